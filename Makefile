@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo test check format lint types fix clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
+
+install: $(VENV)/installed  ## create the environment
+
+# the stamp is made anew when the dependencies change
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: install  ## see it work: two workers, some hundred workflows, one worker killed
+	$(BIN)/lock-interceptor demo $(ARGS)
+
+test: install  ## run everything in tests/ on embedded servers
+	$(BIN)/python -m pytest $(ARGS)
+
+check: format lint types test  ## what CI runs
+
+format: install  ## is everything formatted? (make fix does it)
+	$(BIN)/ruff format --check .
+
+lint: install  ## lint
+	$(BIN)/ruff check .
+
+types: install  ## check the types
+	$(BIN)/mypy
+
+fix: install  ## format, and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,135 @@
+"""One attempt under its locks: acquire, run, give back. Knows the store, and neither Redis nor Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from lock_interceptor.acquisition import Acquisition, Attempt, Want, settle
+from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
+from lock_interceptor.keeper import Hold, LeaseKeeper
+from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.store import LockStore
+
+log = structlog.get_logger("lock_interceptor")
+
+
+class Loss:
+    """Brings the news that a lease is lost from the keeper's thread into the body's event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._react: Callable[[], object] | None = None
+        self._happened = False
+
+    def fire(self) -> None:
+        """Say it; callable from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the matter with it
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def react(self, react: Callable[[], object]) -> None:
+        """Call this when it happens, or now if it has."""
+        self._react = react
+        if self._happened:
+            react()
+
+    def _deliver(self) -> None:
+        self._happened = True
+        if self._react is not None:
+            self._react()
+
+
+Body = Callable[[tuple[Lease, ...], Loss], Awaitable[Any]]
+"""What to run: it is told its leases, and where to hear of a loss."""
+
+
+class Guard:
+    """Runs attempts under their locks."""
+
+    def __init__(
+        self, store: LockStore, keeper: LeaseKeeper, *, retry_interval: timedelta, max_wait: timedelta
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._interval = retry_interval.total_seconds()
+        self._max_wait = max_wait.total_seconds()
+
+    async def run(self, wants: Sequence[Want], attempt: Attempt, body: Body) -> Any:
+        """Acquire all locks, run the body, and give them back whatever happens.
+
+        Raises:
+            LockBusy: a lock with ``fail_fast`` was not free.
+            LockNotAcquired: a lock was not free within the time that this attempt may wait.
+            LockStoreUnavailable: the store did not answer within that time.
+            LockLost: a lease ended before the body did; the body's own error is the cause.
+            BaseException: whatever the body, `Attempt.check` or `Attempt.cancelled` raises.
+        """
+        loss = Loss()
+        acquisition = Acquisition(
+            self._store,
+            self._keeper,
+            wants,
+            attempt,
+            interval=self._interval,
+            max_wait=self._max_wait,
+            on_lost=loss.fire,
+        )
+        try:
+            holds = await acquisition.acquire()
+        except asyncio.CancelledError:
+            await settle(acquisition.abandon(keep_place=attempt.keeps_place()))
+            raise attempt.cancelled() from None
+        except BaseException as error:
+            keep = isinstance(error, LockNotAcquired | LockStoreUnavailable)
+            await settle(acquisition.abandon(keep_place=keep))
+            raise
+        leases = tuple(hold.lease for hold in holds)
+        token = held_leases.set(leases)
+        try:
+            result = await body(leases, loss)
+        except asyncio.CancelledError:
+            # from outside: the attempt is over, and what it lost does not matter any more
+            await self._release(holds)
+            raise
+        except BaseException as error:
+            lost = _first_lost(leases)
+            await self._release(holds)
+            if lost is None or isinstance(error, LockLost):
+                raise
+            raise _lost(lost) from error
+        finally:
+            held_leases.reset(token)
+        lost = _first_lost(leases)
+        gone = await self._release(holds)
+        if lost := lost or gone:
+            raise _lost(lost)
+        return result
+
+    async def _release(self, holds: Sequence[Hold]) -> Lease | None:
+        """Give everything back. Returns a lease that turns out to have been gone before.
+
+        A cancellation that comes meanwhile came too late: the body is done, and its end is what counts.
+        """
+        futures = [self._keeper.release(hold) for hold in holds]
+        if await settle(futures) and (task := asyncio.current_task()):
+            task.uncancel()
+        gone = None
+        for hold, future in zip(holds, futures, strict=True):
+            if future.done() and future.result() is False:
+                gone = hold.lease
+                gone.lose("the store no longer knew of it when it was given back")
+            log.debug("lock.released", **hold.facts())
+        return gone
+
+
+def _first_lost(leases: Sequence[Lease]) -> Lease | None:
+    return next((lease for lease in leases if lease.lost), None)
+
+
+def _lost(lease: Lease) -> LockLost:
+    return LockLost(f"lock {lease.label} was lost while its body ran: {lease.lost_because}")

@@ -1,0 +1,26 @@
+"""The Lua scripts: read from their files once, named by digest, each with the common head in front."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as Redis gets it."""
+
+    name: str
+    text: str
+    digest: str
+
+
+@functools.cache
+def load(name: str) -> Script:
+    """Read ``scripts/<name>.lua``. Its first line, the shebang with the flags, has to stay the first."""
+    folder = files("lock_interceptor.redis_store") / "scripts"
+    shebang, _, body = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
+    text = f"{shebang}\n{(folder / 'common.lua').read_text('utf-8')}\n{body}"
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -1,0 +1,88 @@
+#!lua
+-- Take the lock, or stand in line for it; asking again is the same call.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  owner, single-use       ARGV[2]  waiter         ARGV[3]  limit
+-- ARGV[4]  lease, ms               ARGV[5]  priority, 1 (first) to 9
+-- ARGV[6]  presence, ms; 0 = do not stand in line          ARGV[7]  keep the place for, ms
+-- ARGV[8]  who this is, for people
+-- Returns {1, token, slot, ticket used up or 0, grace known}                                       granted
+--         {0, rank, ahead, held, mean hold ms or -1, ms to next expiry or -1, ms of grace, grace known}
+-- "Grace known" is 0 when the server forbids INFO, so that a failover goes unnoticed.
+local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lease_ms, priority = tonumber(ARGV[4]), tonumber(ARGV[5])
+local presence_ms, keep_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
+
+purge()
+local info = redis.pcall('INFO', 'replication')
+local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
+local known = replid and 1 or 0
+
+-- The same claim again: the answer got lost, or the caller was not sure.
+if score('h' .. owner) then
+  put('h' .. owner, now + lease_ms)
+  note('n', now)
+  keep_alive(lease_ms, keep_ms)
+  return {1, score('t' .. owner), score('s' .. owner), 0, known}
+end
+
+-- Another primary than before may have forgotten grants: let the known holders renew for one lease, and
+-- grant nothing new meanwhile.
+local held = live()
+local longest = book('L') or lease_ms
+local grace = math.max((book('g') or 0) - now, 0)
+if replid then
+  local epoch = range(-9e15, -9e15)[1]
+  if epoch and epoch ~= '@' .. replid then
+    redis.call('ZREM', key, epoch)
+    grace = longest
+    note('g', now + grace)
+    put('@' .. replid, -9e15)
+  end
+end
+
+local ticket = ticket_of(waiter)
+local arrival = (book('q') or 0) + 1
+local place = ticket or priority * 1e11 + arrival
+local rank = count(str(1e11), place)
+if score('q' .. waiter) then rank = rank - 1 end
+local free = limit - held
+
+if grace == 0 and free > rank then
+  -- the smallest slot that is not taken: the first m with fewer than m+1 slots at or below m
+  local low, high = 0, held
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if count('0', middle) > middle then low = middle + 1 else high = middle end
+  end
+  local token = math.max((book('t') or 0) + 1, us)
+  drop_waiter(waiter)
+  put('h' .. owner, now + lease_ms)
+  put('t' .. owner, token)
+  put('s' .. owner, low)
+  put('i' .. owner .. '|' .. ARGV[8], token + 4e15)
+  note('t', token)
+  note('n', now)
+  note('L', held > 0 and math.max(longest, lease_ms) or lease_ms)
+  if replid then put('@' .. replid, -9e15) end
+  keep_alive(lease_ms, keep_ms)
+  wake(free - 1)
+  return {1, token, low, ticket or 0, known}
+end
+
+local expiry = redis.call('ZRANGEBYSCORE', key, str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+local ahead = rank + count(str(1e13 + 1e11), place + 1e13)
+if score('c' .. waiter) then ahead = ahead - 1 end
+if presence_ms > 0 then
+  drop_waiter(waiter)
+  put('q' .. waiter, place)
+  put('p' .. waiter, -(now + presence_ms))
+  put('k' .. waiter, -1e14 - (now + keep_ms))
+  put('i' .. waiter .. '|' .. ARGV[8], place + 2e13)
+  if not ticket then note('q', arrival) end
+  note('n', now)
+  if replid then put('@' .. replid, -9e15) end
+  keep_alive(lease_ms, keep_ms)
+end
+if grace == 0 then wake(free) end
+return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, known}

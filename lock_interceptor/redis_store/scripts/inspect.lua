@@ -1,0 +1,36 @@
+#!lua flags=no-writes
+-- Look at a lock without touching it.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  how many waiters to list at most
+-- Returns {now ms, waiting, holders, waiters}: holders are {owner, token, slot, expiry ms, who}, waiters in
+-- order {waiter, 1 present or 0 parked, who}. What has expired is left out.
+local limit = tonumber(ARGV[1])
+local function who(at) return string.match(range(at, at)[1] or '', '|(.*)') or '' end
+
+now = math.max(now, book('n') or 0)
+local holders = {}
+for _, member in ipairs(range(now + 1, 9.999e12)) do
+  local owner = string.sub(member, 2)
+  local token = score('t' .. owner)
+  holders[#holders + 1] = {owner, token, score('s' .. owner), score(member), who(token + 4e15)}
+end
+
+local line = {}
+for _, low in ipairs({1e11, 1e13 + 1e11}) do
+  for _, member in ipairs(range(low, low + 8.999e11, 'LIMIT', 0, limit)) do
+    local waiter = string.sub(member, 2)
+    local kept = -(score('k' .. waiter) or 0) - 1e14
+    if kept > now then
+      local present = -(score('p' .. waiter) or 0) > now
+      line[#line + 1] = {ticket_of(waiter), waiter, present and 1 or 0}
+    end
+  end
+end
+table.sort(line, function(one, other) return one[1] < other[1] end)
+local waiters = {}
+for place = 1, math.min(limit, #line) do
+  local ticket, waiter, present = unpack(line[place])
+  waiters[place] = {waiter, present, who(ticket + 2e13)}
+end
+return {now, count(str(-1.09e14), -1e14 - now - 1), holders, waiters}

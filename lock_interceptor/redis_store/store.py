@@ -1,0 +1,207 @@
+"""`RedisLockStore`: the lock store on Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import structlog
+from redis.exceptions import NoScriptError
+
+from lock_interceptor.errors import LockStoreUnavailable
+from lock_interceptor.redis_store import scripts
+from lock_interceptor.redis_store.connection import Connections, address, check_tls_agrees
+from lock_interceptor.redis_store.errors import translated
+from lock_interceptor.redis_store.keys import lock_key, wake_channel
+from lock_interceptor.redis_store.wakeups import Wakeups
+from lock_interceptor.settings import LockSettings
+from lock_interceptor.store import (
+    Claim,
+    Granted,
+    HolderState,
+    LockId,
+    LockState,
+    Party,
+    Queueing,
+    WaiterState,
+    Waiting,
+)
+
+MAX_PARTY_BYTES = 600
+log = structlog.get_logger("lock_interceptor")
+
+
+class RedisLockStore:
+    """A `LockStore` on one Redis server, a Sentinel set or a Cluster; ``scripts/common.lua`` has the data."""
+
+    def __init__(self, settings: LockSettings | None = None) -> None:
+        """Create a store; nothing is connected before the first call.
+
+        Args:
+            settings: how to reach Redis, by default from the environment.
+
+        Raises:
+            LockConfigurationError: the environment holds invalid settings.
+        """
+        self._settings = settings or LockSettings()
+        self._address = address(self._settings)
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
+        self._warned_about_info = False
+
+    def __repr__(self) -> str:
+        return f"<RedisLockStore {self._address}>"
+
+    async def acquire(
+        self, claim: Claim, *, lease: timedelta, queueing: Queueing | None = None
+    ) -> Granted | Waiting:
+        """See `LockStore.acquire`."""
+        answer = await self._run(
+            "acquire",
+            claim.lock,
+            claim.owner,
+            claim.waiter,
+            claim.limit,
+            _ms(lease),
+            min(max(claim.priority, 1), 9),
+            _ms(queueing.presence) if queueing else 0,
+            _ms(queueing.keep) if queueing else 0,
+            _encode_party(claim.party),
+        )
+        if not answer[-1] and not self._warned_about_info:
+            self._warned_about_info = True
+            log.warning(
+                "lock.info_forbidden",
+                redis=self._address,
+                remedy="allow the Redis user the INFO command: without it a failover goes unnoticed",
+            )
+        if answer[0] == 1:
+            return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
+        _, rank, ahead, held, mean, expiry, grace, _ = answer
+        return Waiting(
+            place=rank + 1,
+            ahead=ahead,
+            held=held,
+            mean_hold=_duration(mean),
+            next_expiry=_duration(expiry),
+            settling=_duration(grace or -1),
+        )
+
+    async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
+        """See `LockStore.renew`."""
+        return bool(await self._run("renew", claim.lock, claim.owner, _ms(lease)))
+
+    async def release(self, claim: Claim) -> bool:
+        """See `LockStore.release`."""
+        return bool(await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit))
+
+    async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
+        """See `LockStore.park`."""
+        who = _encode_party(claim.party)
+        await self._run("park", claim.lock, claim.owner, claim.waiter, claim.limit, ticket, _ms(keep), who)
+
+    async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
+        """See `LockStore.inspect`."""
+        now, waiting, holders, line = await self._run("inspect", lock, waiters)
+        return LockState(
+            holders=tuple(
+                HolderState(
+                    owner=owner,
+                    token=token,
+                    slot=slot,
+                    lease_left=timedelta(milliseconds=expiry - now),
+                    held_for=timedelta(milliseconds=max(now - token // 1000, 0)),
+                    party=_decode_party(who),
+                )
+                for owner, token, slot, expiry, who in sorted(holders, key=lambda holder: holder[2])
+            ),
+            waiters=tuple(
+                WaiterState(waiter=waiter, present=bool(present), party=_decode_party(who))
+                for waiter, present, who in line
+            ),
+            waiting=waiting,
+        )
+
+    @asynccontextmanager
+    async def wakeups(self, claim: Claim) -> AsyncIterator[asyncio.Event]:
+        """See `LockStore.wakeups`."""
+        channel = wake_channel(lock_key(self._settings.key_prefix, claim.lock))
+        async with self._here().wakeups.listen(channel, claim.waiter) as event:
+            yield event
+
+    async def check(self) -> None:
+        """See `LockStore.check`."""
+        await self.inspect(LockId(self._settings.application_name, "check"), waiters=1)
+
+    async def close(self) -> None:
+        """See `LockStore.close`."""
+        here = self._loops.pop(asyncio.get_running_loop(), None)
+        if here is not None:
+            await here.wakeups.close()
+            await here.connections.close()
+
+    def _here(self) -> _Loop:
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = _Loop(self._settings)
+        return self._loops[loop]
+
+    async def _run(self, name: str, lock: LockId, *args: str | int) -> Any:
+        script = scripts.load(name)
+        key = lock_key(self._settings.key_prefix, lock)
+        here = self._here()
+        try:
+            with translated(self._address):
+                async with here.connections.use() as redis:
+                    try:
+                        answer = await cast("Any", redis.evalsha(script.digest, 1, key, *args))
+                    except NoScriptError:
+                        answer = await cast("Any", redis.eval(script.text, 1, key, *args))
+        except LockStoreUnavailable:
+            if not here.answered:
+                await check_tls_agrees(self._settings)
+            raise
+        here.answered = True
+        return answer
+
+
+class _Loop:
+    """What the store has in one event loop."""
+
+    def __init__(self, settings: LockSettings) -> None:
+        self.connections = Connections(settings)
+        self.wakeups = Wakeups(self.connections)
+        self.answered = False
+
+
+def _ms(duration: timedelta) -> int:
+    return max(round(duration.total_seconds() * 1000), 1)
+
+
+def _duration(ms: int) -> timedelta | None:
+    return None if ms < 0 else timedelta(milliseconds=ms)
+
+
+def _encode_party(party: Party) -> str:
+    """As JSON with what is empty left out, and with long names cut so that the whole stays small."""
+    values = {name: value for name, value in party.as_dict().items() if value not in ("", 1)}
+    text = json.dumps(values, separators=(",", ":"))
+    room = MAX_PARTY_BYTES
+    while len(text) > MAX_PARTY_BYTES and room > 8:
+        room //= 2
+        cut = {name: value[:room] if isinstance(value, str) else value for name, value in values.items()}
+        text = json.dumps(cut, separators=(",", ":"))
+    return text
+
+
+def _decode_party(text: str) -> Party:
+    """Best effort: another version may have written it."""
+    try:
+        values = json.loads(text)
+        return Party(**{name: values[name] for name in Party.__dataclass_fields__ if name in values})
+    except (ValueError, TypeError):
+        return Party()

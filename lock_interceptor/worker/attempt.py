@@ -1,0 +1,146 @@
+"""The running attempt of an activity, as Temporal tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.worker import ActivityOutboundInterceptor
+
+from lock_interceptor.errors import LockConfigurationError, LockNotAcquired
+from lock_interceptor.lease import clock
+from lock_interceptor.store import DEFAULT_PRIORITY, Party
+from lock_interceptor.waiting import SHUTDOWN_DELAY, Allowance
+
+CHECK_EVERY = 0.5
+"""Seconds between looks at whether a threaded or process activity was cancelled: nothing interrupts those."""
+HEARTBEAT_EVERY = 10.0
+"""Without a heartbeat timeout, since a cancel arrives as the answer to a heartbeat only."""
+
+
+class ActivityAttempt:
+    """Implements `lock_interceptor.acquisition.Attempt` for the activity that runs here."""
+
+    def __init__(self, outbound: ActivityOutboundInterceptor) -> None:
+        """Read what Temporal says of this attempt.
+
+        Raises:
+            LockConfigurationError: it is a local activity, or has no schedule-to-close timeout.
+        """
+        self.info = info = activity.info()
+        self.started = clock()
+        self.allowance = _allowance(info)
+        self.check_every = CHECK_EVERY
+        self._outbound = outbound
+        timeout = info.heartbeat_timeout
+        self._heartbeat_every = (
+            min(timeout.total_seconds() / 4, HEARTBEAT_EVERY) if timeout else HEARTBEAT_EVERY
+        )
+        self._next_heartbeat = self.started
+
+    @property
+    def priority(self) -> int:
+        """``Priority.priority_key``, lower first."""
+        return self.info.priority.priority_key or DEFAULT_PRIORITY
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What names the activity execution, the same for all its attempts."""
+        info = self.info
+        run = info.workflow_run_id or info.activity_run_id or info.workflow_id or ""
+        return (info.namespace, run, info.activity_id)
+
+    @property
+    def party(self) -> Party:
+        """The activity, for people."""
+        info = self.info
+        return Party(
+            workflow=info.workflow_id or "",
+            workflow_type=info.workflow_type or "",
+            activity=info.activity_type,
+            activity_id=info.activity_id,
+            attempt=info.attempt,
+            worker=f"{os.getpid()}@{socket.gethostname()}",
+        )
+
+    def check(self) -> None:
+        """Heartbeat with the previous attempt's details, and raise if waiting has no point any more.
+
+        Raises:
+            CancelledError: the activity was cancelled, paused, reset or timed out.
+            LockNotAcquired: the worker shuts down; another one goes on with the same place in line.
+        """
+        if activity.is_cancelled():
+            raise self.cancelled()
+        # the last attempt has nowhere to go on: it waits until it is cancelled
+        if activity.is_worker_shutdown() and self.allowance.attempts_left != 0:
+            raise self._shutting_down()
+        if clock() >= self._next_heartbeat:
+            self._next_heartbeat = clock() + self._heartbeat_every
+            # not activity.heartbeat(): that would overwrite the last attempt's checkpoint
+            self._outbound.heartbeat(*self.info.heartbeat_details)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, notify: Callable[[], None]) -> AsyncIterator[None]:
+        """Call `notify` when the worker begins to shut down."""
+
+        async def wait() -> None:
+            await activity.wait_for_worker_shutdown()
+            notify()
+
+        watching = asyncio.create_task(wait(), name="lock_interceptor.shutdown")
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    def keeps_place(self) -> bool:
+        """Whether another attempt may follow this one, which is being cancelled."""
+        details = activity.cancellation_details()
+        if details is None:
+            return True
+        if details.cancel_requested:
+            return False
+        if details.paused or details.reset or details.timed_out or details.worker_shutdown:
+            return True
+        # "not found" comes late after a timeout too; before one it means that the workflow is closed
+        return clock() >= self.started + self.allowance.start_to_close
+
+    def cancelled(self) -> asyncio.CancelledError | LockNotAcquired:
+        """The error with which a cancelled attempt ends."""
+        details = activity.cancellation_details()
+        if details is not None and details.worker_shutdown and not details.cancel_requested:
+            return self._shutting_down()
+        return asyncio.CancelledError("the activity was cancelled while it waited for its lock")
+
+    def _shutting_down(self) -> LockNotAcquired:
+        return LockNotAcquired("this worker shuts down; the place in line is kept", SHUTDOWN_DELAY)
+
+
+def _allowance(info: activity.Info) -> Allowance:
+    if info.is_local:
+        raise LockConfigurationError(
+            f"local activity {info.activity_type} cannot hold a lock: it cannot heartbeat, and blocks the "
+            "shutdown of its worker. Call it with workflow.execute_activity() instead"
+        )
+    if info.schedule_to_close_timeout is None:
+        raise LockConfigurationError(
+            f"activity {info.activity_type} needs a lock, and so a schedule_to_close_timeout, which bounds "
+            f"how long it may wait and hold: workflow.execute_activity({info.activity_type}, ..., "
+            "schedule_to_close_timeout=timedelta(minutes=10))"
+        )
+    # both are readings of the server's clock
+    used = (info.started_time - info.scheduled_time).total_seconds()
+    schedule_to_close = info.schedule_to_close_timeout.total_seconds() - max(used, 0)
+    start_to_close = info.start_to_close_timeout or timedelta(seconds=schedule_to_close)
+    attempts = info.retry_policy.maximum_attempts if info.retry_policy else 0
+    return Allowance(
+        schedule_to_close=schedule_to_close,
+        start_to_close=min(start_to_close.total_seconds(), schedule_to_close),
+        attempts_left=max(attempts - info.attempt, 0) if attempts else None,
+    )

@@ -1,0 +1,199 @@
+"""`LockInterceptor`: what a ``Worker`` is given to hold locks around its tagged activities."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import structlog
+from temporalio import activity
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
+
+from lock_interceptor.acquisition import Want, new_owner
+from lock_interceptor.errors import LockConfigurationError, LockError
+from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.keeper import LeaseKeeper
+from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.marker import LockSpec, check_name, read_specs, resolve_key
+from lock_interceptor.redis_store import RedisLockStore
+from lock_interceptor.settings import LockSettings
+from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
+from lock_interceptor.worker.attempt import ActivityAttempt
+from lock_interceptor.worker.bodies import LossRaisingOutbound, kind_of, run_body, unlocked_lease
+from lock_interceptor.worker.failures import to_application_error
+from lock_interceptor.worker.workflow_check import (
+    RefusingWorkflowInboundInterceptor,
+    check_workflows,
+    workflows_under_construction,
+)
+
+log = structlog.get_logger("lock_interceptor")
+
+_guarded: ContextVar[bool] = ContextVar("lock_interceptor.guarded", default=False)
+"""Whether a `LockInterceptor` further out guards this attempt already."""
+
+
+class LockInterceptor(Interceptor):
+    """Holds the locks that `needs_lock` asks for while an activity runs.
+
+    ``Worker(client, ..., interceptors=[LockInterceptor()])``. One may serve several workers. Connections open
+    with the first locked activity; `close` closes them, which `LockPlugin` does with the worker.
+    """
+
+    def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:
+        """Create an interceptor; nothing is connected before the first locked activity.
+
+        Args:
+            settings: by default read from the environment.
+            store: where the locks are kept, by default a `RedisLockStore` with these settings.
+
+        Raises:
+            LockConfigurationError: the environment holds invalid settings.
+        """
+        self.settings = settings or LockSettings()
+        self.store: LockStore = RedisLockStore(self.settings) if store is None else store
+        self._keeper = LeaseKeeper(self.store)
+        self._guard = Guard(
+            self.store,
+            self._keeper,
+            retry_interval=self.settings.retry_interval,
+            max_wait=self.settings.max_wait,
+        )
+        if self.settings.disabled:
+            log.warning(
+                "lock.disabled",
+                remedy="unset IS_LOCKING_DISABLED: activities with @needs_lock run WITHOUT their locks",
+            )
+
+    async def check(self) -> None:
+        """Ask the store whether it would serve us, so that a mistake is found before the first activity.
+
+        Raises:
+            LockConfigurationError: it refuses: wrong password, missing right, TLS mismatch.
+            LockStoreUnavailable: it does not answer now; locked activities will wait for it.
+        """
+        if not self.settings.disabled:
+            await self.store.check()
+
+    async def close(self) -> None:
+        """Give back what is left and close the connections of this loop. It can be used again afterwards."""
+        await self._keeper.close()
+        await self.store.close()
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """See base class."""
+        return _LockActivityInboundInterceptor(next, self)
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: ARG002 - the SDK's signature
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """Refuse tagged workflows: the constructor of the Worker or Replayer calls this.
+
+        Raises:
+            LockConfigurationError: a workflow is tagged with `needs_lock`.
+        """
+        workflows = workflows_under_construction()
+        if workflows is None:
+            return RefusingWorkflowInboundInterceptor
+        check_workflows(workflows)
+        return None
+
+    async def run(
+        self,
+        specs: tuple[LockSpec, ...],
+        next: ActivityInboundInterceptor,
+        input: ExecuteActivityInput,
+        outbound: LossRaisingOutbound,
+    ) -> Any:
+        """Run a tagged activity under its locks.
+
+        Raises:
+            LockError: as `Guard.run`, or the activity cannot be locked as it was called.
+        """
+        attempt = ActivityAttempt(outbound)
+        wants = self._wants(specs, attempt, tuple(input.args))
+
+        async def body(leases: tuple[Lease, ...], loss: Loss) -> Any:
+            outbound.leases = leases if kind_of(input) != "process" else ()
+            return await run_body(next, input, leases, loss)
+
+        return await self._guard.run(wants, attempt, body)
+
+    def _wants(
+        self, specs: tuple[LockSpec, ...], attempt: ActivityAttempt, args: tuple[Any, ...]
+    ) -> list[Want]:
+        wants: dict[LockId, Want] = {}
+        for spec in specs:
+            kind = attempt.info.activity_type
+            name = (
+                check_name("the activity type, as lock_name,", kind)
+                if spec.lock_name is None
+                else spec.lock_name
+            )
+            lock = LockId(self.settings.application_name, name, resolve_key(spec, kind, args))
+            claim = Claim(
+                lock=lock,
+                owner=new_owner(),
+                waiter=waiter_id(*attempt.identity, lock=lock),
+                limit=spec.max_locks,
+                priority=attempt.priority,
+                party=attempt.party,
+            )
+            # two keys of one name may come out equal: held once is held
+            wants.setdefault(
+                lock,
+                Want(
+                    claim=claim,
+                    lease=spec.lease or self.settings.lease,
+                    fail_fast=spec.on_conflict == "fail",
+                ),
+            )
+        return list(wants.values())
+
+
+class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, interceptor: LockInterceptor) -> None:
+        super().__init__(next)
+        self._interceptor = interceptor
+        self._outbound: LossRaisingOutbound | None = None
+
+    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+        self._outbound = LossRaisingOutbound(outbound)
+        super().init(self._outbound)
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        specs = read_specs(input.fn)
+        if not specs or _guarded.get() or self._outbound is None:
+            return await super().execute_activity(input)
+        token = _guarded.set(True)
+        try:
+            if self._interceptor.settings.disabled:
+                return await self._run_unlocked(specs, input)
+            return await self._interceptor.run(specs, self.next, input, self._outbound)
+        except LockError as error:
+            _fail(error)
+        finally:
+            _guarded.reset(token)
+
+    async def _run_unlocked(self, specs: tuple[LockSpec, ...], input: ExecuteActivityInput) -> Any:
+        kind = activity.info().activity_type
+        leases = tuple(unlocked_lease(spec.lock_name or kind) for spec in specs)
+        token = held_leases.set(leases)
+        try:
+            return await run_body(self.next, input, leases, Loss())
+        finally:
+            held_leases.reset(token)
+
+
+def _fail(error: LockError) -> NoReturn:
+    if isinstance(error, LockConfigurationError):
+        log.error("lock.misconfigured", activity=activity.info().activity_type, error=str(error))
+    raise to_application_error(error) from error.__cause__

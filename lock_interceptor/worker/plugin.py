@@ -1,0 +1,88 @@
+"""`LockPlugin`: puts a `LockInterceptor` into every worker of a client. Assembly only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import ReplayerConfig, WorkerConfig, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from lock_interceptor.errors import LockStoreUnavailable
+from lock_interceptor.settings import LockSettings
+from lock_interceptor.store import LockStore
+from lock_interceptor.worker.interceptor import LockInterceptor
+from lock_interceptor.worker.workflow_check import check_workflows
+
+PASSED_THROUGH = ("lock_interceptor", "redis", "structlog", "pydantic", "pydantic_settings")
+"""Workflow files import activity modules: without this the sandbox imports these again for each workflow."""
+
+log = structlog.get_logger("lock_interceptor")
+
+
+class LockPlugin(SimplePlugin):
+    """Locks for all workers of a client: ``Client.connect(..., plugins=[LockPlugin()])``.
+
+    Does what `LockInterceptor` does, refuses tagged workflows, keeps the sandbox from importing this package
+    anew for each workflow, checks the store when a worker starts, and closes its connections with the last
+    one. Give it to the client or to a ``Worker``, not to both.
+    """
+
+    def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:
+        """Create a plugin; the arguments are those of `LockInterceptor`.
+
+        Raises:
+            LockConfigurationError: the environment holds invalid settings.
+        """
+        self.interceptor = LockInterceptor(settings, store=store)
+        self._running = 0
+        super().__init__(
+            "lock_interceptor.LockPlugin",
+            interceptors=[self.interceptor],
+            workflow_runner=_pass_through,
+            run_context=self._connected,
+        )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class.
+
+        Raises:
+            LockConfigurationError: a workflow is tagged with `needs_lock`.
+        """
+        check_workflows(config.get("workflows", ()))
+        return super().configure_worker(config)
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """See base class.
+
+        Raises:
+            LockConfigurationError: a workflow is tagged with `needs_lock`.
+        """
+        check_workflows(config.get("workflows", ()))
+        return super().configure_replayer(config)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[None]:
+        """Around each worker: a mistake in the settings stops it at once, an outage does not."""
+        self._running += 1
+        try:
+            try:
+                await self.interceptor.check()
+            except LockStoreUnavailable as error:
+                log.warning("lock.store_unavailable", error=str(error))
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                await self.interceptor.close()
+
+
+def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:
+    runner = runner or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    restrictions = runner.restrictions.with_passthrough_modules(*PASSED_THROUGH)
+    return dataclasses.replace(runner, restrictions=restrictions)
