@@ -22,7 +22,8 @@ from lock_interceptor.errors import (
     LockStoreUnavailable,
 )
 from lock_interceptor.lease import Lease, current_lease
-from lock_interceptor.marker import LockSpec, needs_lock
+from lock_interceptor.marker import needs_lock
+from lock_interceptor.spec import LockSpec
 
 if TYPE_CHECKING:
     from lock_interceptor.redis_store import RedisLockStore
@@ -71,4 +72,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

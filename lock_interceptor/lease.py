@@ -5,7 +5,6 @@ Needs the standard library only, because workflow files import activity modules.
 
 from __future__ import annotations
 
-import math
 import time
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -138,9 +137,10 @@ def label(name: str, key: str | None) -> str:
 
 
 def _wall(reading: float) -> datetime:
-    if math.isinf(reading):
+    try:
+        return datetime.now(UTC) + timedelta(seconds=reading - clock())
+    except OverflowError:  # infinite, or in the year 10000
         return datetime.max.replace(tzinfo=UTC)
-    return datetime.now(UTC) + timedelta(seconds=reading - clock())
 
 
 held_leases: ContextVar[tuple[Lease, ...]] = ContextVar("lock_interceptor.held_leases", default=())

@@ -1,4 +1,4 @@
-"""`needs_lock`, the `LockSpec` that it attaches, and how specs are read off any callable.
+"""`needs_lock`, and how what it attached is read off any callable.
 
 Needs the standard library only, because workflow files import activity modules.
 """
@@ -7,89 +7,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from lock_interceptor.errors import LockConfigurationError
+from lock_interceptor.spec import LockSpec, OnConflict
 
 MARK = "__lock_interceptor_specs__"
-MAX_NAME_BYTES = 1024
-MAX_LOCKS = 1_000_000
-MIN_LEASE = timedelta(seconds=1)
-MAX_LEASE = timedelta(days=1)
+MAX_LAYERS = 100
+"""Some objects, such as mocks, claim to wrap another one without end."""
 
 Target = TypeVar("Target", bound=Callable[..., Any])
-OnConflict = Literal["wait", "fail"]
-
-
-@dataclass(frozen=True, slots=True)
-class LockSpec:
-    """One lock that an activity needs, as `needs_lock` was given it.
-
-    Raises:
-        LockConfigurationError: an argument is invalid; the message names it.
-    """
-
-    lock_name: str | None = None
-    """The lock's name; None stands for the activity type as registered."""
-    max_locks: int = 1
-    """How many executions may hold the lock at once, over all workers."""
-    key: Callable[..., str] | None = None
-    """From the activity's arguments to a string that picks one of many independent locks."""
-    lease: timedelta | None = None
-    """How long a dead worker's place stays taken; None stands for ``LOCK_LEASE_SECONDS``."""
-    on_conflict: OnConflict = "wait"
-    """``"wait"`` in line, or ``"fail"`` with `LockBusy`."""
-
-    def __post_init__(self) -> None:
-        if self.lock_name is not None:
-            check_name("lock_name", self.lock_name)
-        # bool is an int, and max_locks=True is a mistake that would work as 1
-        if isinstance(self.max_locks, bool) or not isinstance(self.max_locks, int):
-            raise _invalid("max_locks", self.max_locks, "a whole number of 1 or more")
-        if not 1 <= self.max_locks <= MAX_LOCKS:
-            raise _invalid("max_locks", self.max_locks, f"between 1 and {MAX_LOCKS}")
-        if self.key is not None and not callable(self.key):
-            raise _invalid("key", self.key, "a function of the activity's arguments that returns a string")
-        if self.key is not None and inspect.iscoroutinefunction(self.key):
-            raise _invalid("key", self.key, "an ordinary function, not an async one")
-        if self.lease is not None:
-            if not isinstance(self.lease, timedelta):
-                raise _invalid("lease", self.lease, "a datetime.timedelta")
-            if not MIN_LEASE <= self.lease <= MAX_LEASE:
-                raise _invalid("lease", self.lease, f"between {MIN_LEASE} and {MAX_LEASE}")
-        if self.on_conflict not in ("wait", "fail"):
-            raise _invalid("on_conflict", self.on_conflict, '"wait" or "fail"')
-
-
-def check_name(argument: str, name: object) -> str:
-    """Return `name` if it can name a lock.
-
-    Raises:
-        LockConfigurationError: it is not a string, empty, too long, or not encodable.
-    """
-    if not isinstance(name, str):
-        raise _invalid(argument, name, "a string")
-    if not name.strip():
-        raise _invalid(argument, name, "a string with something in it")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise _invalid(argument, name, "a string that UTF-8 can encode (no lone surrogates)") from None
-    if size > MAX_NAME_BYTES:
-        raise LockConfigurationError(
-            f"needs_lock: {argument} is {size} bytes long, at most {MAX_NAME_BYTES} are allowed; "
-            f"it starts with {name[:40]!r}"
-        )
-    return name
-
-
-def _invalid(argument: str, value: object, wanted: str) -> LockConfigurationError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return LockConfigurationError(f"needs_lock: {argument} must be {wanted}, not {shown}")
 
 
 @overload
@@ -141,8 +70,9 @@ def needs_lock(
 
 
 def _attach(target: Any, spec: LockSpec) -> None:
-    if isinstance(target, str):
-        raise LockConfigurationError(f"needs_lock: write @needs_lock(lock_name={target!r})")
+    if isinstance(target, str | int) and not isinstance(target, bool):
+        argument = "lock_name" if isinstance(target, str) else "max_locks"
+        raise LockConfigurationError(f"needs_lock: write @needs_lock({argument}={target!r})")
     # a staticmethod hands out its function, so that is where the mark has to be
     bearer = target.__func__ if isinstance(target, staticmethod | classmethod) else target
     if not callable(bearer):
@@ -153,7 +83,12 @@ def _attach(target: Any, spec: LockSpec) -> None:
             f"needs_lock: {described} is {part}, and a workflow cannot hold a lock: tag the activity that "
             "does the work, and call it from the workflow"
         )
-    own = vars(bearer).get(MARK, ()) if hasattr(bearer, "__dict__") else ()
+    if inspect.isclass(bearer) and not any("__call__" in vars(base) for base in bearer.__mro__):
+        raise LockConfigurationError(
+            f"needs_lock: class {described} has no __call__, so it is not an activity: tag the methods "
+            "that are"
+        )
+    own = _specs_to_stack_on(bearer)
     for other in own:
         _check_compatible(described, other, spec)
     try:
@@ -165,8 +100,16 @@ def _attach(target: Any, spec: LockSpec) -> None:
         ) from None
 
 
+def _specs_to_stack_on(bearer: Any) -> tuple[LockSpec, ...]:
+    """What has been asked for already; a class that is tagged itself does not ask for its base's locks."""
+    if not inspect.isclass(bearer):
+        return read_specs(bearer)
+    return vars(bearer).get(MARK) or read_specs(bearer.__call__)
+
+
 def _check_compatible(described: str, one: LockSpec, other: LockSpec) -> None:
-    if one.lock_name != other.lock_name:
+    # with and without a key they are different locks: a limit for all, and one for each tenant
+    if one.lock_name != other.lock_name or (one.key is None) != (other.key is None):
         return
     name = "its own activity type" if one.lock_name is None else repr(one.lock_name)
     if one.key is other.key:
@@ -182,64 +125,36 @@ def _check_compatible(described: str, one: LockSpec, other: LockSpec) -> None:
 
 def _part_of_workflow(target: Any) -> str | None:
     """What part of a workflow this visibly is; ``@workflow.run`` above the mark comes too late to be seen."""
-    marks = {name for name in getattr(target, "__dict__", {}) if name.startswith("__temporal_")}
     if inspect.isclass(target):
         members = [member for base in target.__mro__ for member in vars(base).values()]
-        if "__temporal_workflow_definition" in marks or any(
-            hasattr(member, "__temporal_workflow_run") for member in members
-        ):
-            return "a workflow class"
-        return None
+        is_workflow = any(hasattr(member, "__temporal_workflow_run") for member in members)
+        return "a workflow class" if is_workflow else None
+    marks = tuple(getattr(target, "__dict__", ()))
     if any(name.startswith("__temporal_workflow") for name in marks):
         return "a workflow method"
     if "__temporal_signal_definition" in marks:
         return "a workflow's signal handler"
     if "__temporal_query_definition" in marks:
         return "a workflow's query handler"
-    return "a workflow's update handler" if hasattr(target, "_defn") else None
+    # an update has no mark with Temporal's name
+    return "a workflow's update handler" if {"_defn", "validator"}.issubset(marks) else None
 
 
-def read_specs(fn: Any) -> tuple[LockSpec, ...]:
-    """The specs that `needs_lock` attached to a callable, whatever it is wrapped in; empty if none."""
-    while True:
-        specs = getattr(fn, MARK, None)
-        if specs is None and not inspect.isroutine(fn) and not inspect.isclass(fn):
-            # an instance whose class tags ``__call__``
-            specs = getattr(getattr(type(fn), "__call__", None), MARK, None)  # noqa: B004 - the function
-        if specs is not None:
-            return tuple(specs)
-        if isinstance(fn, functools.partial):
+def layers(fn: Any) -> Iterator[Any]:
+    """A callable and what it wraps, from the outside in."""
+    for _ in range(MAX_LAYERS):
+        yield fn
+        call = getattr(type(fn), "__call__", None)  # noqa: B004 - the function
+        if inspect.isfunction(call) and not inspect.isclass(fn):
+            yield from layers(call)  # an instance is as locked as its class's ``__call__``
+        if isinstance(fn, functools.partial | functools.partialmethod):
             fn = fn.func
         elif hasattr(fn, "__wrapped__"):
             fn = fn.__wrapped__
         else:
-            return ()
+            return
 
 
-def resolve_key(spec: LockSpec, activity: str, args: tuple[Any, ...]) -> str | None:
-    """Call the spec's key function on an activity's arguments.
-
-    Raises:
-        LockConfigurationError: it raised, or returned something that cannot name a lock.
-    """
-    if spec.key is None:
-        return None
-    where = f"the key function of @needs_lock on activity {activity}"
-    try:
-        key = spec.key(*args)
-    except Exception as error:
-        raise LockConfigurationError(
-            f"{where} raised {type(error).__name__} for {len(args)} argument(s); it must accept the "
-            "activity's arguments and return a string"
-        ) from error
-    if not isinstance(key, str):
-        raise LockConfigurationError(f"{where} returned {type(key).__name__}, not a string")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        raise LockConfigurationError(f"{where} returned a string that UTF-8 cannot encode") from None
-    if size == 0 or size > MAX_NAME_BYTES:
-        raise LockConfigurationError(
-            f"{where} returned a string of {size} bytes, allowed are 1 to {MAX_NAME_BYTES}"
-        )
-    return key
+def read_specs(fn: Any) -> tuple[LockSpec, ...]:
+    """The specs that `needs_lock` attached to a callable, whatever it is wrapped in; empty if none."""
+    return next((tuple(getattr(layer, MARK)) for layer in layers(fn) if hasattr(layer, MARK)), ())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Container
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
+    FilePath,
     SecretStr,
     ValidationError,
     model_validator,
@@ -19,7 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.marker import MAX_LEASE, MAX_NAME_BYTES, MIN_LEASE
+from lock_interceptor.spec import MAX_LEASE, MAX_NAME_BYTES, MIN_LEASE
 
 Durability = Literal["primary", "failover", "strict"]
 
@@ -38,15 +40,48 @@ def _hosts(value: object) -> object:
     """``host:port,host:port`` to pairs; the port of a Sentinel is 26379 unless said."""
     if not isinstance(value, str):
         return value
-    pairs = []
-    for part in filter(None, (part.strip() for part in value.split(","))):
-        host, separator, port = part.rpartition(":")
-        if not separator:
-            host, port = part, "26379"
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError("must be host:port,host:port,...")
-        pairs.append((host.strip("[]"), int(port)))
-    return tuple(pairs)
+    parts = (part.strip() for part in value.split(","))
+    return tuple(_host_and_port(part) for part in parts if part)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        port = 26379 if parts.port is None else parts.port
+        if parts.netloc == text and parts.hostname and port and not set("@ ") & set(text):
+            return parts.hostname, port
+    except ValueError:
+        pass
+    raise ValueError("must be host:port,host:port,...")
+
+
+def _host(value: str) -> str:
+    if not value.strip() or set("/@ []") & set(value) or value.count(":") == 1:
+        raise ValueError("must be a host alone: its port goes into REDIS_PORT, a whole URL into REDIS_URL")
+    return value
+
+
+def _port(value: object) -> object:
+    if isinstance(value, str) and value.startswith("tcp://"):
+        raise ValueError(
+            "must be a number. Kubernetes sets it like this for a Service named redis: set it yourself, or "
+            "enableServiceLinks to false"
+        )
+    return value
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(value.get_secret_value())
+        place = parts.path if parts.scheme == "unix" else parts.hostname
+        # a "#" in a password that is not encoded cuts off the host
+        if parts.scheme in ("redis", "rediss", "unix") and place and parts.port != 0 and not parts.fragment:
+            return value
+    except ValueError:
+        pass
+    raise ValueError(
+        "must look like redis://[user:password@]host[:port][/db], with the password percent-encoded"
+    )
 
 
 def _between(low: timedelta, high: timedelta) -> AfterValidator:
@@ -77,27 +112,27 @@ class LockSettings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True, env_ignore_empty=True
+        frozen=True, extra="forbid", hide_input_in_errors=True, env_ignore_empty=True
     )
 
     application_name: str = Field(
         "default",
-        min_length=1,
+        pattern=r"\S",
         max_length=MAX_NAME_BYTES,
         validation_alias=_variable("APPLICATION_NAME", "ATLAN_APPLICATION_NAME"),
     )
     """Scope of the lock names: two applications may use one name for two locks."""
-    redis_url: SecretStr | None = None
+    redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] | None = None
     """``redis://``, ``rediss://`` (TLS) or ``unix://``; goes before the single settings below."""
-    redis_host: str = "localhost"
-    redis_port: int = Field(6379, ge=1, le=65535)
+    redis_host: Annotated[str, AfterValidator(_host)] = "localhost"
+    redis_port: Annotated[int, BeforeValidator(_port)] = Field(6379, ge=1, le=65535)
     redis_db: int = Field(0, ge=0)
     redis_username: str | None = None
     redis_password: SecretStr | None = None
     redis_tls: bool = False
-    redis_tls_ca_file: Path | None = None
-    redis_tls_cert_file: Path | None = None
-    redis_tls_key_file: Path | None = None
+    redis_tls_ca_file: FilePath | None = None
+    redis_tls_cert_file: FilePath | None = None
+    redis_tls_key_file: FilePath | None = None
     redis_sentinel_hosts: Hosts = ()
     """``host:port`` of each Sentinel, separated by commas."""
     redis_sentinel_service: str = Field(
@@ -130,12 +165,17 @@ class LockSettings(BaseSettings):
     """What all keys and channels in Redis begin with."""
 
     def __init__(self, **values: Any) -> None:
-        """Read the environment; keyword arguments go before it."""
+        """Read the environment; keyword arguments, named like the fields, go before it."""
+        # fields go by their variables, since pydantic would read LEASE and DISABLED from the environment too
+        by_variable = {_variables(name)[0] if name in _RENAMED else name: values[name] for name in values}
         try:
-            super().__init__(**values)
+            super().__init__(**by_variable)
         except ValidationError as error:
-            # `from None`: the original may show values, and a value may be a password
-            raise LockConfigurationError(_all_problems(error)) from None
+            problems = _all_problems(error, values)
+        else:
+            return
+        # not while the original is handled: it knows the values, one may be a password, and it would be kept
+        raise LockConfigurationError(problems)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -148,59 +188,49 @@ class LockSettings(BaseSettings):
             problems.append(
                 "REDIS_URL and REDIS_SENTINEL_HOSTS exclude each other: Sentinel names the server"
             )
-        if self.redis_url is not None and not _is_redis_url(self.redis_url.get_secret_value()):
-            problems.append("REDIS_URL must look like redis://[user:password@]host[:port][/db]")
         if (self.redis_tls_cert_file is None) != (self.redis_tls_key_file is None):
             problems.append("REDIS_TLS_CERT_FILE and REDIS_TLS_KEY_FILE go together")
-        for name in ("redis_tls_ca_file", "redis_tls_cert_file", "redis_tls_key_file"):
-            path = getattr(self, name)
-            if path is not None and not path.is_file():
-                problems.append(f"{name.upper()}: there is no file {str(path)!r}")
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
 
-def _is_redis_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return (
-            parts.scheme in ("redis", "rediss", "unix")
-            and (parts.port is None or parts.port > 0)
-            and bool(parts.path if parts.scheme == "unix" else parts.hostname)
-        )
-    except ValueError:
-        return False
+_RENAMED = frozenset(name for name, field in LockSettings.model_fields.items() if field.validation_alias)
 
 
-def _all_problems(error: ValidationError) -> str:
+def _variables(field: str) -> list[str]:
+    alias = LockSettings.model_fields[field].validation_alias
+    return [str(name) for name in alias.choices] if isinstance(alias, AliasChoices) else [field.upper()]
+
+
+def _all_problems(error: ValidationError, given: Container[str]) -> str:
     """One line for each problem: the variable, what is wrong, and the value unless it could be secret."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         message = problem["msg"].removeprefix("Value error, ")
-        message = message[:1].lower() + message[1:]
         if not problem["loc"]:
-            lines.extend(problem["msg"].removeprefix("Value error, ").splitlines())
-            continue
-        name = str(problem["loc"][0])
-        variable = _variable_of(name)
-        shown = "" if problem["type"] == "extra_forbidden" or _secret(variable) else _shown(problem["input"])
-        lines.append(f"{variable}: {message}{shown}")
+            lines.extend(message.splitlines())
+        elif problem["type"] == "extra_forbidden":
+            lines.append(f"{problem['loc'][0]}: there is no such setting")
+        else:
+            name = _name_of(str(problem["loc"][0]), given)
+            lines.append(f"{name}: {message[:1].lower()}{message[1:]}{_shown(name, problem['input'])}")
     listed = "\n".join(f"  - {line}" for line in lines)
     return f"invalid lock settings, {len(lines)} problem(s):\n{listed}"
 
 
-def _variable_of(location: str) -> str:
-    field = LockSettings.model_fields.get(location)
-    if field is not None and isinstance(field.validation_alias, AliasChoices):
-        return str(field.validation_alias.choices[0])
-    return location.upper()
+def _name_of(location: str, given: Container[str]) -> str:
+    """The name under which the value was given: the argument, or the one of its variables that is set."""
+    for field in LockSettings.model_fields:
+        variables = _variables(field)
+        if location in (field, *variables):
+            return field if field in given else next(filter(os.environ.get, variables), variables[0])
+    return location
 
 
-def _secret(variable: str) -> bool:
-    return variable == "REDIS_URL" or "PASSWORD" in variable
-
-
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
     text = repr(value)
+    # a URL with a password may have been put into the wrong variable
+    if name.upper() == "REDIS_URL" or "PASSWORD" in name.upper() or "@" in text:
+        return ""
     return f" (it is {text if len(text) <= 60 else text[:57] + '...'})"

@@ -178,9 +178,10 @@ class LockStore(Protocol):
         ...
 
     async def release(self, claim: Claim) -> bool:
-        """Give back what the claim holds, leave the line, and wake as many waiters as there are free slots.
+        """Give back what the claim holds or, if that is nothing, leave the line.
 
-        False if it held nothing. Creates nothing, and touches no other claim.
+        Then as many waiters are woken as there are free slots. False if it held nothing. Creates nothing,
+        and touches no other claim; not even the place in which the next attempt of its waiter stands.
         """
         ...
 
@@ -188,7 +189,8 @@ class LockStore(Protocol):
         """Step aside but keep the place for `keep`.
 
         Gives back what the claim holds, and stays in line without being considered for a grant until the
-        waiter asks again. A place that a grant used up comes back with `ticket`.
+        waiter asks again. A place that a grant used up comes back; `ticket`, from `Granted`, says which it
+        was in case the store has forgotten the grant.
         """
         ...
 

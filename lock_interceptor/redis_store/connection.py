@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -16,10 +15,11 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException
 
 from lock_interceptor.errors import LockConfigurationError
 from lock_interceptor.settings import LockSettings
@@ -44,88 +44,132 @@ def address(settings: LockSettings) -> str:
     return f"{settings.redis_host}:{settings.redis_port}"
 
 
+# "no retry" of a subscriber would still mean to connect again before it gives up
+_NEVER = Retry(NoBackoff(), 0, supported_errors=())
+
+
+class _SentinelClient(Redis):
+    """Errors of the Sentinel class quote its clients, which in most of redis-py show their passwords."""
+
+    def __repr__(self) -> str:
+        options = self.connection_pool.connection_kwargs
+        return f"{options['host']}:{options['port']}"
+
+
 class Connections:
     """The connections of one event loop, opened on first use."""
 
     def __init__(self, settings: LockSettings) -> None:
+        """Prepare the clients.
+
+        Raises:
+            LockConfigurationError: ``REDIS_URL`` has a part that is unknown or does not fit.
+        """
         self._settings = settings
         self._timeout = request_timeout(settings)
+        # every Sentinel may be hung, and a Cluster may have to be asked for its nodes first
+        steps = 2 + len(settings.redis_sentinel_hosts) + 2 * settings.redis_cluster
+        self._deadline = self._timeout * steps
         self._limit = asyncio.Semaphore(MAX_CONNECTIONS)
-        self._pubsub_client: Redis | None = None
-        self._client: Redis | RedisCluster = self._connect()
+        self._finding_nodes = asyncio.Lock()
+        self._sentinel = self._ask_sentinels() if settings.redis_sentinel_hosts else None
+        try:
+            self._options = self._collect_options()
+            self._client = self._connect()
+        except (TypeError, ValueError, RedisClusterException) as error:
+            raise LockConfigurationError(f"REDIS_URL for {address(settings)}: {error}") from None
 
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncIterator[Redis | RedisCluster]:
         """A client for one request, within a deadline of our own, since redis-py's do not add up to one.
 
         Raises:
-            TimeoutError: the deadline passed.
+            TimeoutError: the deadline passed, perhaps while other requests were waiting for theirs.
         """
-        async with (
-            self._limit,
-            asyncio.timeout(self._timeout * (2 + len(self._settings.redis_sentinel_hosts))),
-        ):
-            yield self._client
+        before = cancellations()
+        try:
+            async with asyncio.timeout(self._deadline), self._limit:
+                await self._find_nodes()
+                yield self._client
+        finally:
+            if cancellations() > before:
+                raise asyncio.CancelledError
 
-    async def pubsub(self) -> PubSub:
-        """A new subscriber. In a Cluster any node will do, since messages are broadcast."""
+    @contextlib.asynccontextmanager
+    async def subscriber(self) -> AsyncIterator[PubSub]:
+        """A subscriber with a connection of its own, closed at the end.
+
+        In a Cluster any node will do, since messages are broadcast.
+        """
         if isinstance(self._client, RedisCluster):
-            if self._pubsub_client is not None:
-                await self._pubsub_client.aclose()
-            async with asyncio.timeout(self._timeout * 2):
-                await self._client.initialize()
+            async with asyncio.timeout(self._deadline):
+                await self._find_nodes()
             node = self._client.get_random_node()
-            self._pubsub_client = Redis(
-                host=str(node.host), port=int(node.port), **self._login(), **self._tls()
-            )
-        elif self._pubsub_client is None:
-            self._pubsub_client = cast("Redis", self._connect())
-        return self._pubsub_client.pubsub()
+            where = {"host": str(node.host), "port": int(node.port)}
+            client = Redis(**{**self._options, **where, "retry": _NEVER})
+        else:
+            client = cast("Redis", self._connect(retry=_NEVER))
+        pubsub = client.pubsub()
+        try:
+            yield pubsub
+        finally:
+            for each in (pubsub, client):
+                with contextlib.suppress(Exception):
+                    await each.aclose()
 
     async def close(self) -> None:
         """Close all connections."""
-        for client in (self._pubsub_client, self._client):
-            if client is not None:
-                with contextlib.suppress(Exception):
-                    await client.aclose()
+        for client in (self._client, *(self._sentinel.sentinels if self._sentinel else ())):
+            with contextlib.suppress(Exception):
+                await client.aclose()
 
-    def _connect(self) -> Redis | RedisCluster:
+    async def _find_nodes(self) -> None:
+        """Let a Cluster client learn its nodes, when it has to.
+
+        One at a time: several requests that begin with it at once close each other's connections.
+        """
+        if isinstance(self._client, RedisCluster):
+            async with self._finding_nodes:
+                await self._client.initialize()
+
+    def _connect(self, **changes: Any) -> Redis | RedisCluster:
+        options = {**self._options, "max_connections": MAX_CONNECTIONS * 2, **changes}
+        if self._sentinel is not None:
+            primary: Redis = self._sentinel.master_for(self._settings.redis_sentinel_service, **options)
+            return primary
+        if self._settings.redis_cluster:
+            return RedisCluster(**options, require_full_coverage=False)
+        return Redis(**options)
+
+    def _ask_sentinels(self) -> Sentinel:
+        hosts = self._settings.redis_sentinel_hosts
+        options = {
+            **self._common(),
+            **self._tls(self._settings.redis_tls),
+            "username": self._settings.redis_sentinel_username,
+            "password": _reveal(self._settings.redis_sentinel_password),
+        }
+        sentinel = Sentinel(hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py
+        sentinel.sentinels = [_SentinelClient(host=host, port=port, **options) for host, port in hosts]
+        return sentinel
+
+    def _collect_options(self) -> dict[str, Any]:
+        """What the URL says, then what is set on its own, then what we depend on."""
         settings = self._settings
-        if settings.redis_sentinel_hosts:
-            return self._connect_sentinel()
-        if settings.redis_url is not None:
-            url = settings.redis_url.get_secret_value()
-            tls = self._tls_files() if url.startswith("rediss:") else {}
-            options = {**self._options(), **tls, **self._given_login()}
-            if settings.redis_cluster:
-                return RedisCluster.from_url(url, **options)
-            return Redis.from_url(url, max_connections=MAX_CONNECTIONS * 2, **options)
-        options = {"host": settings.redis_host, "port": settings.redis_port, **self._login(), **self._tls()}
-        if settings.redis_cluster:
-            return RedisCluster(**options)
-        return Redis(db=settings.redis_db, max_connections=MAX_CONNECTIONS * 2, **options)
+        if settings.redis_url is None:
+            options: dict[str, Any] = {"db": settings.redis_db}
+            if self._sentinel is None:
+                options |= {"host": settings.redis_host, "port": settings.redis_port}
+        else:
+            options = {"host": "localhost", "port": 6379, **parse_url(settings.redis_url.get_secret_value())}
+        by_url = options.pop("connection_class", None) is SSLConnection
+        if "path" in options:
+            options["unix_socket_path"] = options.pop("path")
+        login = {"username": settings.redis_username, "password": _reveal(settings.redis_password)}
+        options |= {name: value for name, value in login.items() if value is not None}
+        return {**options, **self._tls(by_url or settings.redis_tls), **self._common()}
 
-    def _connect_sentinel(self) -> Redis:
-        settings = self._settings
-        sentinels: Any = Sentinel(  # type: ignore[no-untyped-call]  # redis-py has no types here
-            settings.redis_sentinel_hosts,
-            sentinel_kwargs={
-                **self._options(),
-                **self._tls(),
-                "username": settings.redis_sentinel_username,
-                "password": _reveal(settings.redis_sentinel_password),
-            },
-        )
-        primary: Redis = sentinels.master_for(
-            settings.redis_sentinel_service,
-            db=settings.redis_db,
-            max_connections=MAX_CONNECTIONS * 2,
-            **self._login(),
-            **self._tls(),
-        )
-        return primary
-
-    def _options(self) -> dict[str, Any]:
+    def _common(self) -> dict[str, Any]:
         return {
             "decode_responses": True,
             "socket_timeout": self._timeout,
@@ -133,80 +177,29 @@ class Connections:
             "socket_keepalive": True,
             "health_check_interval": 0,
             "retry": Retry(NoBackoff(), 0),
+            # with RESP3 redis-py also asks for maintenance news, and then no longer notices at checkout
+            # that the server has closed a pooled connection
+            "protocol": 2,
         }
 
-    def _given_login(self) -> dict[str, Any]:
-        """User and password set on their own go before those in the URL."""
-        login = {
-            "username": self._settings.redis_username,
-            "password": _reveal(self._settings.redis_password),
-        }
-        return {name: value for name, value in login.items() if value is not None}
-
-    def _login(self) -> dict[str, Any]:
-        login = self._given_login()
-        if self._settings.redis_url is not None:
-            parsed = parse_url(self._settings.redis_url.get_secret_value())
-            login = {name: parsed[name] for name in ("username", "password") if name in parsed} | login
-        return {**self._options(), **login}
-
-    def _tls(self) -> dict[str, Any]:
-        url = self._settings.redis_url
-        by_url = url is not None and url.get_secret_value().startswith("rediss:")
-        return {"ssl": True, **self._tls_files()} if self._settings.redis_tls or by_url else {}
-
-    def _tls_files(self) -> dict[str, Any]:
+    def _tls(self, on: bool) -> dict[str, Any]:
+        if not on:
+            return {}
         names = {"ssl_ca_certs": "ca", "ssl_certfile": "cert", "ssl_keyfile": "key"}
         paths = {ours: getattr(self._settings, f"redis_tls_{name}_file") for ours, name in names.items()}
-        return {"ssl_check_hostname": True, **{name: str(path) for name, path in paths.items() if path}}
+        files = {name: str(path) for name, path in paths.items() if path}
+        return {"ssl": True, "ssl_check_hostname": True, **files}
+
+
+def cancellations() -> int:
+    """How often the running task was cancelled.
+
+    redis-py sends through `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes
+    when the sending has just been done. Who was cancelled has to hear of it all the same.
+    """
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
 
 
 def _reveal(secret: Any) -> str | None:
     return None if secret is None else secret.get_secret_value()
-
-
-async def check_tls_agrees(settings: LockSettings) -> None:
-    """Tell "TLS on one side only" from "no answer", which redis-py reports alike.
-
-    Raises:
-        LockConfigurationError: the server speaks TLS and the settings do not, or the other way round.
-    """
-    url = settings.redis_url.get_secret_value() if settings.redis_url is not None else ""
-    if url.startswith("unix:"):
-        return
-    parts = urlsplit(url)
-    hosts = list(settings.redis_sentinel_hosts) or [
-        (parts.hostname or "localhost", parts.port or 6379)
-        if url
-        else (settings.redis_host, settings.redis_port)
-    ]
-    expects_tls = settings.redis_tls or url.startswith("rediss:")
-    for host, port in hosts:
-        speaks_tls = await _speaks_tls(host, port, request_timeout(settings))
-        if speaks_tls is not None and speaks_tls != expects_tls:
-            wanted, remedy = (
-                ("TLS", "REDIS_TLS=true or rediss://")
-                if speaks_tls
-                else ("plain", "REDIS_TLS=false or redis://")
-            )
-            raise LockConfigurationError(f"the server at {host}:{port} speaks {wanted} Redis: set {remedy}")
-
-
-async def _speaks_tls(host: str, port: int, timeout: float) -> bool | None:
-    """Whether the server speaks TLS; None if that cannot be told."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent: only whether a handshake begins is of interest
-    for tls in (None, context):
-        writer = None
-        with contextlib.suppress(OSError, TimeoutError, ssl.SSLError, ValueError):
-            async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-                if tls is not None:
-                    return True
-                writer.write(b"PING\r\n")
-                if (await reader.read(1)) in (b"+", b"-"):
-                    return False
-        if writer is not None:
-            writer.close()
-    return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from redis import exceptions as redis
+from redis.asyncio.sentinel import MasterNotFoundError
 
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 
@@ -29,7 +30,11 @@ _PASSWORD = (
     "invalid username",
     "without any password",
     "AUTH failed",
+    "Authentication required",
+    "AuthenticationError",
 )
+# What is left of a TLS error where redis-py lists the errors of several Sentinels.
+_TLS = ("[SSL: CERT", "[SSL: TLSV1", "[SSL: SSLV3")
 # What will never work on this server.
 _UNSUITABLE = (
     "unknown command",
@@ -41,8 +46,11 @@ _UNSUITABLE = (
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def translated(where: str, *, worked_before: bool = False) -> Iterator[None]:
     """Raise our errors for anything that goes wrong inside; `where` names the server for the message.
+
+    A login that `worked_before` and is refused now may work again: passwords are changed in several steps,
+    and nobody's work should fail for good in between.
 
     Raises:
         LockConfigurationError: the server refuses for good.
@@ -53,24 +61,30 @@ def translated(where: str) -> Iterator[None]:
     except (LockConfigurationError, LockStoreUnavailable):
         raise
     except Exception as error:
-        raise _ours(error, where) from error
+        raise _ours(
+            error, where, LockStoreUnavailable if worked_before else LockConfigurationError
+        ) from error
 
 
-def _ours(error: Exception, where: str) -> LockConfigurationError | LockStoreUnavailable:
+def _ours(
+    error: Exception, where: str, refused: type[LockConfigurationError | LockStoreUnavailable]
+) -> LockConfigurationError | LockStoreUnavailable:
     text = str(error)
     if isinstance(error, redis.AuthenticationError) or _has(text, _PASSWORD):
-        return LockConfigurationError(
-            f"Redis at {where} refuses the login ({_short(text)}): check REDIS_USERNAME and REDIS_PASSWORD, "
-            "or the ones in REDIS_URL"
+        variables = (
+            "REDIS_SENTINEL_USERNAME and REDIS_SENTINEL_PASSWORD"
+            if isinstance(error, MasterNotFoundError)
+            else "REDIS_USERNAME and REDIS_PASSWORD, or the ones in REDIS_URL"
         )
+        return refused(f"Redis at {where} refuses the login ({_short(text)}): check {variables}")
     if isinstance(error, redis.NoPermissionError) or _has(text, _RIGHTS):
         return LockConfigurationError(
             f"the Redis user may not do what a lock needs at {where} ({_short(text)}): it needs its keys and "
             "channels (the prefix in LOCK_KEY_PREFIX) and the commands that the README lists"
         )
-    if isinstance(_root_ssl(error), ssl.SSLError):
+    if (tls_error := _root_ssl(error)) or _has(text, _TLS):
         return LockConfigurationError(
-            f"TLS to Redis at {where} fails ({_short(str(_root_ssl(error)))}): check REDIS_TLS and "
+            f"TLS to Redis at {where} fails ({_short(str(tls_error or text))}): check REDIS_TLS and "
             "REDIS_TLS_CA_FILE, REDIS_TLS_CERT_FILE, REDIS_TLS_KEY_FILE"
         )
     if _has(text, _UNSUITABLE):

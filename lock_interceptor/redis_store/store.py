@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,9 +16,10 @@ from redis.exceptions import NoScriptError
 
 from lock_interceptor.errors import LockStoreUnavailable
 from lock_interceptor.redis_store import scripts
-from lock_interceptor.redis_store.connection import Connections, address, check_tls_agrees
+from lock_interceptor.redis_store.connection import Connections, address
 from lock_interceptor.redis_store.errors import translated
 from lock_interceptor.redis_store.keys import lock_key, wake_channel
+from lock_interceptor.redis_store.tls import check_tls_agrees
 from lock_interceptor.redis_store.wakeups import Wakeups
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import (
@@ -33,6 +35,7 @@ from lock_interceptor.store import (
 )
 
 MAX_PARTY_BYTES = 600
+CHECK_LEASE = timedelta(seconds=2)
 log = structlog.get_logger("lock_interceptor")
 
 
@@ -52,6 +55,7 @@ class RedisLockStore:
         self._address = address(self._settings)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
         self._warned_about_info = False
+        self._answered = False
 
     def __repr__(self) -> str:
         return f"<RedisLockStore {self._address}>"
@@ -135,7 +139,14 @@ class RedisLockStore:
 
     async def check(self) -> None:
         """See `LockStore.check`."""
-        await self.inspect(LockId(self._settings.application_name, "check"), waiters=1)
+        # by doing all of it, since rights are given by command, key and channel; users' names are never empty
+        lock, owner = LockId(self._settings.application_name, ""), secrets.token_hex(16)
+        claim = Claim(lock=lock, owner=owner, waiter=owner, limit=1_000_000)
+        await self.acquire(claim, lease=CHECK_LEASE)
+        await self.renew(claim, lease=CHECK_LEASE)
+        await self.release(claim)
+        with translated(self._address):
+            await self._here().wakeups.try_out(wake_channel(lock_key(self._settings.key_prefix, lock)))
 
     async def close(self) -> None:
         """See `LockStore.close`."""
@@ -155,17 +166,21 @@ class RedisLockStore:
         key = lock_key(self._settings.key_prefix, lock)
         here = self._here()
         try:
-            with translated(self._address):
+            with translated(self._address, worked_before=self._answered):
                 async with here.connections.use() as redis:
                     try:
                         answer = await cast("Any", redis.evalsha(script.digest, 1, key, *args))
                     except NoScriptError:
                         answer = await cast("Any", redis.eval(script.text, 1, key, *args))
         except LockStoreUnavailable:
-            if not here.answered:
-                await check_tls_agrees(self._settings)
+            if not self._answered and not here.looking_at_tls:
+                here.looking_at_tls = True  # once is enough, however many ask
+                try:
+                    await check_tls_agrees(self._settings)
+                finally:
+                    here.looking_at_tls = False
             raise
-        here.answered = True
+        self._answered = True
         return answer
 
 
@@ -174,8 +189,8 @@ class _Loop:
 
     def __init__(self, settings: LockSettings) -> None:
         self.connections = Connections(settings)
-        self.wakeups = Wakeups(self.connections)
-        self.answered = False
+        self.wakeups = Wakeups(self.connections, address(settings))
+        self.looking_at_tls = False
 
 
 def _ms(duration: timedelta) -> int:

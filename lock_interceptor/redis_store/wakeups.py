@@ -14,12 +14,16 @@ from typing import Literal
 import structlog
 from redis.asyncio.client import PubSub
 
-from lock_interceptor.redis_store.connection import Connections
+from lock_interceptor.errors import LockConfigurationError
+from lock_interceptor.redis_store.connection import Connections, cancellations
+from lock_interceptor.redis_store.errors import translated
 
-SILENCE = 10.0
+SILENCE = 15.0
 """Seconds without any message after which the connection is tried with a ping, and closed when idle."""
 ANSWER = 1.0
 MAX_BACKOFF = 1.0
+REFUSED_BACKOFF = 30.0
+"""Seconds before a server that refuses us for good is asked again: polling goes on meanwhile."""
 
 log = structlog.get_logger("lock_interceptor")
 
@@ -27,11 +31,14 @@ log = structlog.get_logger("lock_interceptor")
 class Wakeups:
     """One subscriber connection, open while somebody waits."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, where: str) -> None:
+        """`where` names the server for messages."""
         self._connections = connections
+        self._where = where
         self._events: dict[str, dict[str, asyncio.Event]] = {}
         self._pubsub: PubSub | None = None
         self._task: asyncio.Task[None] | None = None
+        self._warned = False
 
     @contextlib.asynccontextmanager
     async def listen(self, channel: str, waiter: str) -> AsyncIterator[asyncio.Event]:
@@ -54,46 +61,77 @@ class Wakeups:
                 del self._events[channel]
                 await self._tell("unsubscribe", channel)
 
+    async def try_out(self, channel: str) -> None:
+        """Subscribe and publish once, to find out whether the server lets us.
+
+        Raises:
+            TimeoutError: no answer.
+            RedisError: it does not.
+        """
+        async with asyncio.timeout(ANSWER * 3), self._connections.subscriber() as pubsub:
+            await pubsub.subscribe(channel)
+            while (message := await _next(pubsub, ANSWER)) is None or message["type"] != "subscribe":
+                pass
+            async with self._connections.use() as redis:
+                await redis.publish(channel, "")
+
     async def close(self) -> None:
         """Stop listening."""
-        if self._task is not None:
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait({self._task}, timeout=ANSWER * 2)
 
     async def _tell(self, command: Literal["subscribe", "unsubscribe"], channel: str) -> None:
         """A lost connection is noticed and mended by the reading task, which subscribes to all again."""
-        if self._pubsub is not None:
+        pubsub = self._pubsub
+        # not connected, it would connect from here, at the same time as the reading task
+        if pubsub is not None and pubsub.connection is not None and pubsub.connection.is_connected:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(ANSWER):
-                    await getattr(self._pubsub, command)(channel)
+                    await getattr(pubsub, command)(channel)
 
     async def _run(self) -> None:
         backoff = 0.1
-        while self._events:
+        while self._events and not cancellations():
             try:
-                self._pubsub = await self._connections.pubsub()
-                async with asyncio.timeout(MAX_BACKOFF * 2):
-                    await self._pubsub.subscribe(*self._events)
-                backoff = 0.1
-                await self._read(self._pubsub)
+                with translated(self._where):
+                    async with self._connections.subscriber() as pubsub:
+                        try:
+                            await self._subscribe(pubsub)
+                            backoff = 0.1
+                            await self._read(pubsub)
+                        finally:
+                            self._pubsub = None  # used after its end it would connect again
             except Exception as error:
-                log.debug("lock.wakeups_interrupted", error=f"{type(error).__name__}: {error}")
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, MAX_BACKOFF)
-            finally:
-                broken, self._pubsub = self._pubsub, None
-                if broken is not None:
-                    with contextlib.suppress(Exception):
-                        await broken.aclose()  # type: ignore[no-untyped-call]  # redis-py has no types here
+                delay, backoff = backoff, min(backoff * 2, MAX_BACKOFF)
+                if isinstance(error, LockConfigurationError):
+                    delay = REFUSED_BACKOFF
+                    self._warn(error)
+                log.debug("lock.wakeups_interrupted", error=str(error))
+                await asyncio.sleep(delay)
+
+    def _warn(self, error: LockConfigurationError) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning("lock.wakeups_refused", error=str(error), effect="waiters find out by polling only")
+
+    async def _subscribe(self, pubsub: PubSub) -> None:
+        """Subscribe to all channels; others may use the subscriber only once it is connected."""
+        async with asyncio.timeout(MAX_BACKOFF * 2):
+            known: set[str] = set()
+            while new := set(self._events) - known:
+                await pubsub.subscribe(*new)
+                known |= new
+            self._pubsub = pubsub
 
     async def _read(self, pubsub: PubSub) -> None:
-        while True:
-            message = await self._next(pubsub, SILENCE)
+        while pubsub.connection is not None and not cancellations():
+            message = await _next(pubsub, SILENCE)
             if message is None:
                 if not self._events:
                     return
                 await pubsub.ping()
-                message = await self._next(pubsub, ANSWER)
+                message = await _next(pubsub, ANSWER)
                 if message is None:
                     raise TimeoutError("the subscriber connection does not answer")
             waiters = self._events.get(message["channel"] or "", {})
@@ -104,8 +142,9 @@ class Wakeups:
                 for event in waiters.values():
                     event.set()
 
-    async def _next(self, pubsub: PubSub, timeout: float) -> dict[str, str] | None:
-        message: dict[str, str] | None = await pubsub.get_message(
-            ignore_subscribe_messages=False, timeout=timeout
-        )
-        return message
+
+async def _next(pubsub: PubSub, timeout: float) -> dict[str, str] | None:
+    message: dict[str, str] | None = await pubsub.get_message(
+        ignore_subscribe_messages=False, timeout=timeout
+    )
+    return message

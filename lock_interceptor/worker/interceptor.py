@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -21,12 +22,19 @@ from lock_interceptor.errors import LockConfigurationError, LockError
 from lock_interceptor.guard import Guard, Loss
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
-from lock_interceptor.marker import LockSpec, check_name, read_specs, resolve_key
+from lock_interceptor.marker import read_specs
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.settings import LockSettings
+from lock_interceptor.spec import LockSpec, check_name, resolve_key
 from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
 from lock_interceptor.worker.attempt import ActivityAttempt
-from lock_interceptor.worker.bodies import LossRaisingOutbound, kind_of, run_body, unlocked_lease
+from lock_interceptor.worker.bodies import (
+    LossRaisingOutbound,
+    carrying,
+    kind_of,
+    run_body,
+    unlocked_lease,
+)
 from lock_interceptor.worker.failures import to_application_error
 from lock_interceptor.worker.workflow_check import (
     RefusingWorkflowInboundInterceptor,
@@ -36,8 +44,11 @@ from lock_interceptor.worker.workflow_check import (
 
 log = structlog.get_logger("lock_interceptor")
 
-_guarded: ContextVar[bool] = ContextVar("lock_interceptor.guarded", default=False)
-"""Whether a `LockInterceptor` further out guards this attempt already."""
+_guarded: ContextVar[bytes] = ContextVar("lock_interceptor.guarded", default=b"")
+"""Task token of the attempt that a `LockInterceptor` further out guards already.
+
+Not just a flag: a worker that is started inside an activity inherits its context.
+"""
 
 
 class LockInterceptor(Interceptor):
@@ -66,6 +77,10 @@ class LockInterceptor(Interceptor):
             retry_interval=self.settings.retry_interval,
             max_wait=self.settings.max_wait,
         )
+        self._announce()
+
+    def _announce(self) -> None:
+        """Say it loudly if there are no locks: an interceptor is made for a worker, so once for each."""
         if self.settings.disabled:
             log.warning(
                 "lock.disabled",
@@ -170,10 +185,10 @@ class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
         super().init(self._outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        specs = read_specs(input.fn)
-        if not specs or _guarded.get() or self._outbound is None:
+        specs, task = read_specs(input.fn), activity.info().task_token
+        if not specs or _guarded.get() == task or self._outbound is None:
             return await super().execute_activity(input)
-        token = _guarded.set(True)
+        token = _guarded.set(task)
         try:
             if self._interceptor.settings.disabled:
                 return await self._run_unlocked(specs, input)
@@ -185,12 +200,21 @@ class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
 
     async def _run_unlocked(self, specs: tuple[LockSpec, ...], input: ExecuteActivityInput) -> Any:
         kind = activity.info().activity_type
-        leases = tuple(unlocked_lease(spec.lock_name or kind) for spec in specs)
+        locks = dict.fromkeys(_unlocked(spec, kind, tuple(input.args)) for spec in specs)
+        leases = tuple(unlocked_lease(name, key) for name, key in locks)
         token = held_leases.set(leases)
         try:
-            return await run_body(self.next, input, leases, Loss())
+            return await super().execute_activity(carrying(input, leases))
         finally:
             held_leases.reset(token)
+
+
+def _unlocked(spec: LockSpec, kind: str, args: tuple[Any, ...]) -> tuple[str, str | None]:
+    key = None
+    # a key function that does not work may be the reason why there are no locks
+    with contextlib.suppress(LockConfigurationError):
+        key = resolve_key(spec, kind, args)
+    return spec.lock_name or kind, key
 
 
 def _fail(error: LockError) -> NoReturn:

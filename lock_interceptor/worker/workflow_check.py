@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 from temporalio.worker import ExecuteWorkflowInput, Replayer, Worker, WorkflowInboundInterceptor
 
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.marker import MARK, read_specs
+from lock_interceptor.marker import MARK, layers, read_specs
 from lock_interceptor.worker.failures import to_application_error
 
 
@@ -20,7 +21,8 @@ def check_workflows(workflows: Iterable[type]) -> None:
     Raises:
         LockConfigurationError: names the class, the method and the remedy.
     """
-    for workflow in workflows:
+    # what is no class Temporal refuses better
+    for workflow in filter(inspect.isclass, workflows):
         for where in _tagged(workflow):
             raise LockConfigurationError(
                 f"@needs_lock on {where} of workflow {workflow.__qualname__}: a workflow cannot hold a lock. "
@@ -33,25 +35,29 @@ def _tagged(workflow: type) -> Iterator[str]:
         if MARK in vars(base):
             yield "the class" if base is workflow else f"the base class {base.__qualname__}"
         for name, member in vars(base).items():
-            if any(read_specs(function) for function in _functions(member)):
-                yield (
-                    f"method {name}()"
-                    if base is workflow
-                    else f"method {name}(), inherited from {base.__qualname__},"
-                )
+            for part, function in _functions(name, member):
+                if read_specs(function) and not _is_activity(function):
+                    yield part if base is workflow else f"{part}, inherited from {base.__qualname__},"
 
 
-def _functions(member: Any) -> Iterator[Any]:
-    """The functions in a class attribute: methods, accessors, and the validator of an update."""
+def _functions(name: str, member: Any) -> Iterator[tuple[str, Any]]:
+    """The functions in a class attribute, and what to call them."""
     if isinstance(member, staticmethod | classmethod):
         member = member.__func__
     if isinstance(member, property):
-        yield from (accessor for accessor in (member.fget, member.fset, member.fdel) if accessor)
+        yield from ((f"property {name}", accessor) for accessor in (member.fget, member.fset, member.fdel))
+    elif isinstance(member, functools.cached_property):
+        yield f"property {name}", member.func
     # an ordinary attribute may be an instance of a tagged class, and is no part of the workflow
-    elif inspect.isroutine(member) or hasattr(member, "__wrapped__") or hasattr(member, "func"):
-        yield member
-    update = getattr(member, "_defn", None)
-    yield from (part for part in (getattr(update, "fn", None), getattr(update, "validator", None)) if part)
+    elif inspect.isroutine(member) or isinstance(member, functools.partial | functools.partialmethod):
+        yield f"method {name}()", member
+        # a validator has no mark of its own, and another one may have taken its name in the class
+        yield f"the validator of {name}()", getattr(getattr(member, "_defn", None), "validator", None)
+
+
+def _is_activity(function: Any) -> bool:
+    """Whether this is an activity that the workflow class refers to, such as ``step = pick``."""
+    return any(hasattr(layer, "__temporal_activity_definition") for layer in layers(function))
 
 
 def workflows_under_construction() -> Iterable[type] | None:

@@ -14,6 +14,7 @@ local lease_ms, priority = tonumber(ARGV[4]), tonumber(ARGV[5])
 local presence_ms, keep_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 purge()
+keep_alive(lease_ms, keep_ms)
 local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
 local known = replid and 1 or 0
@@ -21,15 +22,13 @@ local known = replid and 1 or 0
 -- The same claim again: the answer got lost, or the caller was not sure.
 if score('h' .. owner) then
   put('h' .. owner, now + lease_ms)
-  note('n', now)
-  keep_alive(lease_ms, keep_ms)
-  return {1, score('t' .. owner), score('s' .. owner), 0, known}
+  return {1, score('t' .. owner), score('s' .. owner), used_ticket(owner) or 0, known}
 end
 
 -- Another primary than before may have forgotten grants: let the known holders renew for one lease, and
 -- grant nothing new meanwhile.
 local held = live()
-local longest = book('L') or lease_ms
+local longest = math.max(book('L') or 0, lease_ms)
 local grace = math.max((book('g') or 0) - now, 0)
 if replid then
   local epoch = range(-9e15, -9e15)[1]
@@ -44,8 +43,7 @@ end
 local ticket = ticket_of(waiter)
 local arrival = (book('q') or 0) + 1
 local place = ticket or priority * 1e11 + arrival
-local rank = count(str(1e11), place)
-if score('q' .. waiter) then rank = rank - 1 end
+local rank = count(1e11, place - 1)
 local free = limit - held
 
 if grace == 0 and free > rank then
@@ -53,7 +51,7 @@ if grace == 0 and free > rank then
   local low, high = 0, held
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if count('0', middle) > middle then low = middle + 1 else high = middle end
+    if count(0, middle) > middle then low = middle + 1 else high = middle end
   end
   local token = math.max((book('t') or 0) + 1, us)
   drop_waiter(waiter)
@@ -61,18 +59,16 @@ if grace == 0 and free > rank then
   put('t' .. owner, token)
   put('s' .. owner, low)
   put('i' .. owner .. '|' .. ARGV[8], token + 4e15)
+  if ticket then put('w' .. owner, ticket + 3e13) end
   note('t', token)
-  note('n', now)
-  note('L', held > 0 and math.max(longest, lease_ms) or lease_ms)
+  note('L', held > 0 and longest or lease_ms)
   if replid then put('@' .. replid, -9e15) end
-  keep_alive(lease_ms, keep_ms)
   wake(free - 1)
   return {1, token, low, ticket or 0, known}
 end
 
 local expiry = redis.call('ZRANGEBYSCORE', key, str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-local ahead = rank + count(str(1e13 + 1e11), place + 1e13)
-if score('c' .. waiter) then ahead = ahead - 1 end
+local ahead = rank + count(1e13 + 1e11, 1e13 + place - 1)
 if presence_ms > 0 then
   drop_waiter(waiter)
   put('q' .. waiter, place)
@@ -80,9 +76,7 @@ if presence_ms > 0 then
   put('k' .. waiter, -1e14 - (now + keep_ms))
   put('i' .. waiter .. '|' .. ARGV[8], place + 2e13)
   if not ticket then note('q', arrival) end
-  note('n', now)
   if replid then put('@' .. replid, -9e15) end
-  keep_alive(lease_ms, keep_ms)
 end
 if grace == 0 then wake(free) end
 return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, known}

@@ -6,6 +6,7 @@
 --   s<owner>   its slot, 0 .. limit-1                                     [0, 1e6)
 --   q<waiter>  ticket of a waiter that is present (hot)                   [1e11, 1e12)
 --   c<waiter>  ticket of a waiter that is parked (cold)                   ticket + 1e13
+--   w<owner>   ticket that a holder's grant used up                       ticket + 3e13
 --   p<waiter>  until when it counts as present, ms, negative              (-1e13, -1e12]
 --   k<waiter>  until when its place is kept, ms, negative                 -1e14 - ms
 --   i<id>|...  who that is, for people: of a holder                       token + 4e15
@@ -20,7 +21,7 @@ local function str(number) return string.format('%.0f', number) end -- tostring(
 local function score(member) return tonumber(redis.call('ZSCORE', key, member) or nil) end
 local function range(low, high, ...) return redis.call('ZRANGEBYSCORE', key, str(low), str(high), ...) end
 local function put(member, value) redis.call('ZADD', key, str(value), member) end
-local function count(low, high) return redis.call('ZCOUNT', key, low, str(high)) end
+local function count(low, high) return redis.call('ZCOUNT', key, str(low), str(high)) end
 local function book(name)
   local value = score('#' .. name)
   return value and -4e15 - value
@@ -35,7 +36,12 @@ local now = math.floor(us / 1000)
 local function drop_holder(owner)
   local token = score('t' .. owner)
   if token then drop_info(token + 4e15) end
-  redis.call('ZREM', key, 'h' .. owner, 't' .. owner, 's' .. owner)
+  redis.call('ZREM', key, 'h' .. owner, 't' .. owner, 's' .. owner, 'w' .. owner)
+end
+
+local function used_ticket(owner)
+  local used = score('w' .. owner)
+  return used and used - 3e13
 end
 
 local function ticket_of(waiter)
@@ -71,9 +77,10 @@ local function follow_clock()
   end
 end
 
--- Forget holders and places whose time is over; park waiters that stopped asking.
+-- Forget holders and places whose time is over; park waiters that stopped asking. Creates the key.
 local function purge()
   follow_clock()
+  note('n', now) -- every time, or a step back would be followed twice
   for _, member in ipairs(range(1e12, now)) do drop_holder(string.sub(member, 2)) end
   for _, member in ipairs(range(-now, -1e12)) do
     local waiter = string.sub(member, 2)
@@ -82,7 +89,7 @@ local function purge()
   for _, member in ipairs(range(-1e14 - now, -1.01e14)) do drop_waiter(string.sub(member, 2)) end
 end
 
-local function live() return redis.call('ZCARD', key) == 0 and 0 or count(str(1e12), 9.999e12) end
+local function live() return count(1e12, 9.999e12) end
 
 -- Tell the first waiters in line to ask again, as many as there are free slots.
 local function wake(free)
@@ -96,4 +103,14 @@ end
 local function keep_alive(lease_ms, keep_ms)
   local ttl = math.max(10 * lease_ms, 600000, keep_ms)
   if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, str(ttl)) end
+end
+
+-- After something was given back: wake who is next, or let the idle key go. It stays for as long as a clock
+-- may step back, so that tokens go on rising.
+local function hand_on(limit)
+  local held = live()
+  wake(limit - held)
+  if held == 0 and #range(-1.09e14, -1e14, 'LIMIT', 0, 1) == 0 then
+    redis.call('PEXPIRE', key, str(math.max(2 * (book('L') or 0), 60000)))
+  end
 end

@@ -33,4 +33,4 @@ for place = 1, math.min(limit, #line) do
   local ticket, waiter, present = unpack(line[place])
   waiters[place] = {waiter, present, who(ticket + 2e13)}
 end
-return {now, count(str(-1.09e14), -1e14 - now - 1), holders, waiters}
+return {now, count(-1.09e14, -1e14 - now - 1), holders, waiters}

@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  owner        ARGV[2]  waiter        ARGV[3]  limit
--- ARGV[4]  ticket that a grant used up, or 0   ARGV[5]  keep the place for, ms
+-- ARGV[4]  ticket that a grant used up, or 0, for when the store has forgotten the grant
+-- ARGV[5]  keep the place for, ms
 -- ARGV[6]  who this is, for people
 -- Returns 1 the place is kept, 0 there was none.
 local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -11,8 +12,8 @@ local keep_ms = tonumber(ARGV[5])
 
 if redis.call('EXISTS', key) == 0 then return 0 end
 purge()
+local ticket = ticket_of(waiter) or used_ticket(owner) or tonumber(ARGV[4])
 drop_holder(owner)
-local ticket = ticket_of(waiter) or tonumber(ARGV[4])
 if ticket > 0 then
   drop_waiter(waiter)
   make_cold(waiter, ticket)
@@ -20,6 +21,5 @@ if ticket > 0 then
   put('i' .. waiter .. '|' .. ARGV[6], ticket + 2e13)
   keep_alive(0, keep_ms)
 end
-note('n', now)
-wake(limit - live())
+hand_on(limit)
 return ticket > 0 and 1 or 0

@@ -13,13 +13,8 @@ if token then
   local hold, mean = math.max(now - math.floor(token / 1000), 0), book('m')
   note('m', mean and math.floor(mean + (hold - mean) / 8) or hold)
   drop_holder(owner)
+else
+  drop_waiter(waiter) -- a holder's place is used up: one that is there belongs to its next attempt
 end
-drop_waiter(waiter)
-note('n', now)
-local held = live()
-wake(limit - held)
-if held == 0 and #range(-1.09e14, -1e14, 'LIMIT', 0, 1) == 0 then
-  -- idle: stay for as long as a clock may step back, so that tokens go on rising
-  redis.call('PEXPIRE', key, str(math.max(2 * (book('L') or 0), 60000)))
-end
+hand_on(limit)
 return token and 1 or 0

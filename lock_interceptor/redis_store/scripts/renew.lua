@@ -6,10 +6,9 @@
 -- Returns 1 renewed, 0 not a holder (any more), which is final.
 local owner, lease_ms = ARGV[1], tonumber(ARGV[2])
 
-if not score('h' .. owner) then return 0 end
+if redis.call('EXISTS', key) == 0 then return 0 end
 purge()
 if not score('h' .. owner) then return 0 end
 put('h' .. owner, now + lease_ms)
-note('n', now)
 keep_alive(lease_ms, 0)
 return 1
