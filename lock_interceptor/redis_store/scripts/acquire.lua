@@ -36,8 +36,8 @@ if replid then
     redis.call('ZREM', key, epoch)
     grace = longest
     note('g', now + grace)
-    put('@' .. replid, -9e15)
   end
+  put('@' .. replid, -9e15)
 end
 
 local ticket = ticket_of(waiter)
@@ -62,7 +62,6 @@ if grace == 0 and free > rank then
   if ticket then put('w' .. owner, ticket + 3e13) end
   note('t', token)
   note('L', held > 0 and longest or lease_ms)
-  if replid then put('@' .. replid, -9e15) end
   wake(free - 1)
   return {1, token, low, ticket or 0, known}
 end
@@ -76,7 +75,6 @@ if presence_ms > 0 then
   put('k' .. waiter, -1e14 - (now + keep_ms))
   put('i' .. waiter .. '|' .. ARGV[8], place + 2e13)
   if not ticket then note('q', arrival) end
-  if replid then put('@' .. replid, -9e15) end
 end
 if grace == 0 then wake(free) end
 return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, known}

@@ -1,0 +1,59 @@
+"""All stores over thousands of random steps: they answer alike, and no promise is broken on the way."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from lock_records import all_bands, is_exact
+from store_machine import Machine, World
+
+from lock_interceptor.dev import RedisServer
+
+pytest_plugins = ["store_fixtures"]
+
+EXAMPLES, STEPS = 80, 50
+EXPECTED = (
+    *("granted", "waiting", "again", "renewed True", "renewed False", "released True", "released False"),
+    *("parked", "parked with ticket", "time", "edge", "back"),
+)
+"""What a run that proves something has seen, each more than once."""
+
+
+@pytest.fixture
+def world(redis7: RedisServer, valkey: RedisServer, told_time: None) -> Iterator[World]:
+    """The stores on both servers and in memory, under one clock."""
+    with asyncio.Runner() as runner:
+        # not `runner.run`, which minds Ctrl-C anew for each of thousands of calls
+        world = World(runner.get_loop().run_until_complete, [redis7, valkey])
+        yield world
+        world.close()
+
+
+@pytest.mark.timeout(300)  # seconds where nothing else runs
+def test_all_stores_behave_alike(world: World) -> None:
+    """Whatever happens in whatever order, all stores answer alike, and no promise is broken on the way."""
+    run_state_machine_as_test(
+        type("WorldMachine", (Machine,), {"world": world}),
+        settings=settings(
+            derandomize=True,
+            database=None,
+            deadline=None,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        ),
+    )
+    assert world.seen.total() >= 5_000
+    few = {what: world.seen[what] for what in EXPECTED if world.seen[what] < 20}
+    assert not few, world.seen
+
+
+def test_bands_are_apart() -> None:
+    """No two kinds of records share a score, and all scores are exact in a double."""
+    for (_, end), (start, _) in itertools.pairwise(all_bands()):
+        assert end <= start
+    assert all(is_exact(edge) for band in all_bands() for edge in band)
