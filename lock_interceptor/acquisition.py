@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import structlog
 
 from lock_interceptor import waiting as policy
-from lock_interceptor.errors import LockBusy, LockError, LockNotAcquired, LockStoreUnavailable
+from lock_interceptor.errors import (
+    LockBusy,
+    LockError,
+    LockLost,
+    LockNotAcquired,
+    LockStoreUnavailable,
+)
 from lock_interceptor.keeper import Hold, LeaseKeeper, margin
 from lock_interceptor.lease import Lease, clock
 from lock_interceptor.store import Claim, Granted, LockStore, Queueing, Waiting
@@ -110,25 +116,36 @@ class Acquisition:
             LockBusy: a lock with ``fail_fast`` is not free.
             LockNotAcquired: the attempt has waited as long as it may.
             LockStoreUnavailable: the store has not answered for as long.
+            LockLost: a lock was lost again while another one was asked for.
             BaseException: whatever `Attempt.check` raises.
         """
-        blocked = self._tries[0]
+        blocked, times = self._tries[0], 0
         while True:
+            if (times := times + 1) > 2:
+                # two attempts that both got what the other one needs could swap it for ever
+                await asyncio.sleep(random.uniform(0, min(0.0025 * 2**times, 0.5)))  # noqa: S311 - as below
             await self._wait_for(blocked)
             for entry in self._tries:
                 if entry.hold is None and await self._ask_patiently(entry) is not None:
                     blocked = entry
                     break
             else:
+                holds = tuple(entry.hold for entry in self._tries if entry.hold is not None)
+                for hold in holds:
+                    _check_still_held(hold)
                 self._attempt.check()
-                return tuple(entry.hold for entry in self._tries if entry.hold is not None)
+                return holds
             for entry in self._tries:
                 if entry.hold is not None:
                     await self._step_back(entry)
 
     def abandon(self, *, keep_place: bool) -> list[concurrent.futures.Future[Any]]:
-        """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background."""
+        """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background.
+
+        There is no place to keep for an activity that cannot come back.
+        """
         left: list[concurrent.futures.Future[Any]] = []
+        keep_place = keep_place and policy.may_return(self._attempt.allowance, self._deadline - clock())
         for entry in self._tries:
             if entry.hold is None and not entry.asked:
                 continue
@@ -258,6 +275,12 @@ class Acquisition:
             **entry.claim.party.as_dict(),
         )
         return LockNotAcquired(text, delay)
+
+
+def _check_still_held(hold: Hold) -> None:
+    """One lock may have been lost while another one was asked for."""
+    if hold.lease.lost:
+        raise LockLost(f"lock {hold.lease.label} was lost before the body began: {hold.lease.lost_because}")
 
 
 def _ignore() -> None:

@@ -39,8 +39,9 @@ class Loss:
             react()
 
     def _deliver(self) -> None:
-        self._happened = True
-        if self._react is not None:
+        # once: a second lost lease must not cancel a body that is cleaning up
+        happened, self._happened = self._happened, True
+        if self._react is not None and not happened:
             self._react()
 
 

@@ -124,8 +124,10 @@ class LeaseKeeper:
             self._releases.discard(task)
 
     async def _finish(self) -> None:
-        for renewal in self._renewals.values():
+        renewals = list(self._renewals.values())
+        for renewal in renewals:
             renewal.cancel()
+        await asyncio.gather(*renewals, return_exceptions=True)
         if self._releases:
             await asyncio.wait(self._releases, timeout=CLOSE_PATIENCE)
         await self._store.close()

@@ -68,6 +68,11 @@ def retry_delay(waiting: Waiting | None, limit: int, until_deadline: float, defa
     return timedelta(seconds=max(min(delay, until_deadline - 2 * MIN_DELAY), MIN_DELAY))
 
 
+def may_return(allowance: Allowance, until_deadline: float) -> bool:
+    """Whether another attempt can follow one that yields now."""
+    return allowance.attempts_left != 0 and until_deadline > MIN_DELAY
+
+
 def next_poll(waiting: Waiting, interval: float, jitter: float) -> float:
     """Seconds until a waiter that nothing woke asks again; `jitter` is from 0 to 1.
 

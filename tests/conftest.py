@@ -68,7 +68,8 @@ async def stage(
     settings = LockSettings(
         application_name=f"app-{uuid4()}",
         redis_url=valkey.url,
-        lease=timedelta(seconds=3),
+        # with a long lease goes patience for an answer of Redis, which a busy machine needs
+        lease=timedelta(seconds=10),
         retry_interval=timedelta(seconds=0.5),
     )
     store = RedisLockStore(settings)

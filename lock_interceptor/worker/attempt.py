@@ -41,7 +41,8 @@ class ActivityAttempt:
         self._heartbeat_every = (
             min(timeout.total_seconds() / 4, HEARTBEAT_EVERY) if timeout else HEARTBEAT_EVERY
         )
-        self._next_heartbeat = self.started
+        # none for a lock that is free at once
+        self._next_heartbeat = self.started + min(self._heartbeat_every, CHECK_EVERY)
 
     @property
     def priority(self) -> int:

@@ -47,10 +47,7 @@ async def run_body(
     try:
         if kind_of(input) == "async":
             return await _run_cancellable(next, input, leases, loss)
-        if kind_of(input) == "process":
-            carried = tuple(lease.for_other_process() for lease in leases)
-            input = replace(input, fn=CarriesLeases(input.fn, carried))  # noqa: A001 - as above
-        return await next.execute_activity(input)
+        return await next.execute_activity(carrying(input, leases))
     except BaseException as error:
         if isinstance(error, _COMPLETE_ASYNC):
             raise LockConfigurationError(
@@ -79,9 +76,16 @@ async def _run_cancellable(
         raise
 
 
-def unlocked_lease(name: str) -> Lease:
+def unlocked_lease(name: str, key: str | None) -> Lease:
     """What `current_lease` gives while locking is disabled: it never ends, and protects nothing."""
-    return Lease(name, time.time_ns() // 1000, 0, expires=math.inf, deadline=math.inf)
+    return Lease(name, time.time_ns() // 1000, 0, key=key, expires=math.inf, deadline=math.inf)
+
+
+def carrying(input: ExecuteActivityInput, leases: tuple[Lease, ...]) -> ExecuteActivityInput:
+    """The same call, with its leases where the body can see them."""
+    if kind_of(input) != "process":
+        return input
+    return replace(input, fn=CarriesLeases(input.fn, tuple(lease.for_other_process() for lease in leases)))
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import structlog
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import ReplayerConfig, WorkerConfig, WorkflowRunner
+from temporalio.worker import ReplayerConfig, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from lock_interceptor.errors import LockStoreUnavailable
+from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import LockStore
 from lock_interceptor.worker.interceptor import LockInterceptor
@@ -37,13 +37,12 @@ class LockPlugin(SimplePlugin):
         Raises:
             LockConfigurationError: the environment holds invalid settings.
         """
-        self.interceptor = LockInterceptor(settings, store=store)
+        self.interceptor = _Interceptor(settings, store=store)
         self._running = 0
         super().__init__(
             "lock_interceptor.LockPlugin",
             interceptors=[self.interceptor],
             workflow_runner=_pass_through,
-            run_context=self._connected,
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -64,20 +63,44 @@ class LockPlugin(SimplePlugin):
         check_workflows(config.get("workflows", ()))
         return super().configure_replayer(config)
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[None]:
-        """Around each worker: a mistake in the settings stops it at once, an outage does not."""
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        """Run a worker: a mistake in the settings stops it at the start, an outage does not.
+
+        Raises:
+            LockConfigurationError: the store refuses: wrong password, missing right, TLS mismatch.
+        """
         self._running += 1
         try:
-            try:
-                await self.interceptor.check()
-            except LockStoreUnavailable as error:
-                log.warning("lock.store_unavailable", error=str(error))
-            yield
+            await self._check(worker, next)
+            await super().run_worker(worker, next)
         finally:
             self._running -= 1
             if not self._running:
                 await self.interceptor.close()
+
+    async def _check(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        self.interceptor.announce()
+        try:
+            await self.interceptor.check()
+        except LockStoreUnavailable as error:
+            log.warning("lock.store_unavailable", error=str(error))
+        except LockConfigurationError:
+            # ``async with worker`` waits for the end of a run, so there has to be one: of no length
+            run = asyncio.ensure_future(next(worker))
+            await asyncio.sleep(0)
+            run.cancel()
+            await asyncio.wait([run])
+            raise
+
+
+class _Interceptor(LockInterceptor):
+    """Says nothing when it is made: the plugin does, for each of its workers."""
+
+    def _announce(self) -> None:
+        pass
+
+    def announce(self) -> None:
+        super()._announce()
 
 
 def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:

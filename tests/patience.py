@@ -1,0 +1,71 @@
+"""A waiter like the one in a worker, without Temporal: it waits for one lock and can wait for long."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from redis_tools import LEASE
+
+from lock_interceptor.acquisition import Acquisition, Want
+from lock_interceptor.keeper import Hold, LeaseKeeper
+from lock_interceptor.lease import clock
+from lock_interceptor.store import Claim, LockStore
+from lock_interceptor.waiting import Allowance
+
+
+@dataclass
+class Patient:
+    """An attempt that has minutes to wait and that nobody cancels."""
+
+    started: float = field(default_factory=clock)
+    allowance: Allowance = field(default_factory=lambda: Allowance(schedule_to_close=600, start_to_close=600))
+    check_every: float = 60.0
+
+    def check(self) -> None:
+        """Nothing keeps it from waiting."""
+
+    @contextlib.asynccontextmanager
+    async def watch(self, notify: Callable[[], None]) -> AsyncIterator[None]:
+        """Nothing will happen."""
+        del notify
+        yield
+
+    def keeps_place(self) -> bool:
+        """There is no other attempt."""
+        return False
+
+    def cancelled(self) -> BaseException:
+        """What a cancelled wait ends with."""
+        return asyncio.CancelledError()
+
+
+@contextlib.asynccontextmanager
+async def waiting(
+    store: LockStore, claim: Claim, *, interval: float = 60.0, lease: timedelta = LEASE
+) -> AsyncIterator[asyncio.Task[Hold]]:
+    """Wait for a lock in the background, polling so often; whatever came of it is given back at the end."""
+    keeper = LeaseKeeper(store)
+    acquisition = Acquisition(
+        store,
+        keeper,
+        [Want(claim=claim, lease=lease)],
+        Patient(),
+        interval=interval,
+        max_wait=60.0,
+        on_lost=lambda: None,
+    )
+
+    async def acquire() -> Hold:
+        (hold,) = await acquisition.acquire()
+        return hold
+
+    task = asyncio.create_task(acquire())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        acquisition.abandon(keep_place=False)
+        await keeper.close()
