@@ -10,10 +10,12 @@ from typing import Any
 
 import structlog
 
-from lock_interceptor.acquisition import Acquisition, Attempt, Want, settle
+from lock_interceptor.acquisition import Acquisition, settle
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.keeper import Hold, LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.request import Attempt, Terms, Want
+from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
 
 log = structlog.get_logger("lock_interceptor")
@@ -53,10 +55,17 @@ class Guard:
     """Runs attempts under their locks."""
 
     def __init__(
-        self, store: LockStore, keeper: LeaseKeeper, *, retry_interval: timedelta, max_wait: timedelta
+        self,
+        store: LockStore,
+        keeper: LeaseKeeper,
+        room: WaitingRoom,
+        *,
+        retry_interval: timedelta,
+        max_wait: timedelta,
     ) -> None:
         self._store = store
         self._keeper = keeper
+        self._room = room
         self._interval = retry_interval.total_seconds()
         self._max_wait = max_wait.total_seconds()
 
@@ -71,22 +80,23 @@ class Guard:
             BaseException: whatever the body, `Attempt.check` or `Attempt.cancelled` raises.
         """
         loss = Loss()
-        acquisition = Acquisition(
-            self._store,
-            self._keeper,
-            wants,
-            attempt,
+        terms = Terms(
+            store=self._store,
+            keeper=self._keeper,
+            room=self._room,
+            attempt=attempt,
             interval=self._interval,
             max_wait=self._max_wait,
             on_lost=loss.fire,
         )
+        acquisition = Acquisition(wants, terms)
         try:
             holds = await acquisition.acquire()
         except asyncio.CancelledError:
             await settle(acquisition.abandon(keep_place=attempt.keeps_place()))
             raise attempt.cancelled() from None
         except BaseException as error:
-            keep = isinstance(error, LockNotAcquired | LockStoreUnavailable)
+            keep = isinstance(error, LockNotAcquired | LockStoreUnavailable | LockLost)
             await settle(acquisition.abandon(keep_place=keep))
             raise
         leases = tuple(hold.lease for hold in holds)

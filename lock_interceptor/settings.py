@@ -157,6 +157,10 @@ class LockSettings(BaseSettings):
         timedelta(seconds=30), validation_alias=_variable("LOCK_MAX_WAIT_SECONDS")
     )
     """How long one attempt waits inside a worker before it yields its permit, keeping its place."""
+    max_waiters: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, validation_alias=_variable("LOCK_MAX_WAITERS")
+    )
+    """How many activities wait inside a worker at once; by default 25, or 1000 with `LockPlugin`."""
     durability: Durability | None = Field(None, validation_alias=_variable("LOCK_DURABILITY"))
     """``primary``, ``failover`` or ``strict``; by default as suits the kind of Redis."""
     key_prefix: str = Field(

@@ -1,22 +1,30 @@
 """How long to wait, and where: pure policy, no I/O and no clock of its own.
 
-An attempt waits *hot*, in the worker, where a wake-up reaches it within milliseconds. But its
-start-to-close timeout runs meanwhile, so after a while it yields: it parks its place in line and comes back
-as the next attempt.
+An attempt waits *hot*, in the worker, where a wake-up reaches it within milliseconds. That occupies a permit,
+and its start-to-close timeout runs meanwhile. So it waits there when its turn is near, and *cold* otherwise:
+it parks its place in line, and comes back as the next attempt shortly before its turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lock_interceptor.store import Waiting
+from lock_interceptor.store import HolderState, LockId, Waiting
 
 MIN_DELAY = 1.0
 """Seconds: the server does not come back sooner, whatever it is told."""
 MAX_DELAY = 60.0
+NEAR = 2
+"""Waiters per slot that wait hot whatever is expected: estimates are wrong, and a slot should not wait."""
+EARLY = 0.2
+"""Part of the expected wait by which a parked waiter comes back early, and the least of it in seconds."""
+EARLY_SECONDS = 2.0
 LAST_WORDS = 0.3
 """Seconds before a timeout at which the last attempt reports who held the lock."""
+MIN_PRESENCE = 2.0
+"""Seconds: time for a new connection."""
 SHUTDOWN_DELAY = timedelta(seconds=1)
 KEEP_PLACE = 600.0
 """Seconds for which a place outlives the attempt, for the server to start the next one."""
@@ -32,6 +40,11 @@ class Allowance:
     """Until this attempt fails."""
     attempts_left: int | None = None
     """How many more attempts there may be after this one; None without a limit."""
+
+
+def has_to_stay(allowance: Allowance, budget: float) -> bool:
+    """Whether a yield would cost what cannot be had back: one of few attempts, or the last chance."""
+    return allowance.attempts_left is not None or allowance.schedule_to_close - budget < 2 * MIN_DELAY
 
 
 def hot_budget(allowance: Allowance, max_wait: float) -> float:
@@ -58,14 +71,35 @@ def expected_wait(waiting: Waiting, limit: int) -> float | None:
     return turns * waiting.mean_hold.total_seconds() + settling
 
 
-def retry_delay(waiting: Waiting | None, limit: int, until_deadline: float, default: float) -> timedelta:
-    """When the next attempt should come: just before its turn, and never past the deadline.
+def is_near(waiting: Waiting, limit: int) -> bool:
+    """Whether this waiter is so near to the front that it should be there when a slot is free."""
+    return waiting.ahead < NEAR * limit
 
-    A delay past schedule-to-close would fail the activity at once.
+
+def waits_hot(waiting: Waiting, limit: int, budget_left: float) -> bool:
+    """Whether to wait in the worker, with so many seconds left to do so."""
+    expected = expected_wait(waiting, limit)
+    return is_near(waiting, limit) or expected is None or expected <= budget_left
+
+
+def turn(waiting: Waiting, limit: int) -> float:
+    """Seconds until this waiter's turn; a guess where nobody has released yet, good enough to compare by."""
+    expected = expected_wait(waiting, limit)
+    return (waiting.ahead + 1) / limit if expected is None else expected
+
+
+def retry_delay(waiting: Waiting | None, limit: int, budget: float, until_deadline: float) -> timedelta:
+    """When the next attempt should come: shortly before its turn, and never past the deadline.
+
+    Early enough to be there when the turn comes a little sooner, and late enough not to spend the next
+    attempt's budget. A delay past schedule-to-close would fail the activity at once.
     """
-    expected = None if waiting is None else expected_wait(waiting, limit)
-    delay = min(max((expected if expected is not None else default) * 0.9, MIN_DELAY), MAX_DELAY)
-    return timedelta(seconds=max(min(delay, until_deadline - 2 * MIN_DELAY), MIN_DELAY))
+    expected = None if waiting is None or is_near(waiting, limit) else expected_wait(waiting, limit)
+    delay = MIN_DELAY
+    if expected is not None:
+        delay = expected - min(budget / 2, max(EARLY * expected, EARLY_SECONDS))
+    latest = min(MAX_DELAY, until_deadline - 2 * MIN_DELAY)
+    return timedelta(seconds=max(min(delay, latest), MIN_DELAY))
 
 
 def may_return(allowance: Allowance, until_deadline: float) -> bool:
@@ -85,12 +119,33 @@ def next_poll(waiting: Waiting, interval: float, jitter: float) -> float:
     return delay
 
 
+def poll_interval(interval: float, lease: float) -> float:
+    """Seconds between polls: often enough that a dead waiter is missed about as soon as a dead holder."""
+    return min(interval, lease / 3)
+
+
 def presence(interval: float) -> timedelta:
     """How long a waiter counts as present after it asked: it may miss two polls."""
-    return timedelta(seconds=max(3 * interval, 3.0))
+    return timedelta(seconds=max(3 * interval, MIN_PRESENCE))
 
 
 def keep_place(allowance: Allowance) -> timedelta:
     """How long the place is kept: while this attempt lasts and the next one is on its way."""
     seconds = min(allowance.schedule_to_close, allowance.start_to_close + KEEP_PLACE)
     return timedelta(seconds=max(seconds, MIN_DELAY))
+
+
+def explain(lock: LockId, limit: int, waiting: Waiting, holders: Sequence[HolderState]) -> str:
+    """Why an activity waits, for whoever looks at it: lock, limit, place, expected wait and holders."""
+    text = f"lock {lock}: {waiting.held} of {limit} held, place {waiting.ahead + 1} in line"
+    if waiting.settling is not None:
+        left = waiting.settling.total_seconds()
+        text += f", nothing is granted for {left:.0f} s after a failover or restart"
+    expected = expected_wait(waiting, limit)
+    if expected is not None:
+        text += f", expected wait about {max(round(expected), 1)} s"
+    if holders:
+        listed = [f"{holder.party} since {holder.held_for.total_seconds():.0f} s" for holder in holders[:3]]
+        more = [f"{len(holders) - 3} more"] if len(holders) > 3 else []
+        text += f"; held by {', '.join(listed + more)}"
+    return text

@@ -8,9 +8,11 @@ from datetime import timedelta
 
 from redis_tools import LEASE
 
-from lock_interceptor.acquisition import Acquisition, Want
+from lock_interceptor.acquisition import Acquisition
 from lock_interceptor.keeper import Hold, LeaseKeeper
 from lock_interceptor.lease import clock
+from lock_interceptor.request import Terms, Want
+from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Claim, LockStore
 from lock_interceptor.waiting import Allowance
 
@@ -47,15 +49,16 @@ async def waiting(
 ) -> AsyncIterator[asyncio.Task[Hold]]:
     """Wait for a lock in the background, polling so often; whatever came of it is given back at the end."""
     keeper = LeaseKeeper(store)
-    acquisition = Acquisition(
-        store,
-        keeper,
-        [Want(claim=claim, lease=lease)],
-        Patient(),
+    terms = Terms(
+        store=store,
+        keeper=keeper,
+        room=WaitingRoom(100),
+        attempt=Patient(),
         interval=interval,
         max_wait=60.0,
         on_lost=lambda: None,
     )
+    acquisition = Acquisition([Want(claim=claim, lease=lease)], terms)
 
     async def acquire() -> Hold:
         (hold,) = await acquisition.acquire()

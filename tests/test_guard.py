@@ -12,10 +12,11 @@ from redis_tools import QUEUEING, new_claim
 from stage import until
 
 from lock_interceptor import LockBusy, LockLost, LockNotAcquired, LockStoreUnavailable, current_lease
-from lock_interceptor.acquisition import Want
 from lock_interceptor.guard import Guard, Loss
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
+from lock_interceptor.request import Want
+from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Granted, LockId, LockState, Waiting
 from lock_interceptor.waiting import Allowance
 
@@ -33,7 +34,9 @@ def store() -> FlakyStore:
 @pytest.fixture
 async def guard(store: FlakyStore) -> AsyncIterator[Guard]:
     keeper = LeaseKeeper(store)
-    yield Guard(store, keeper, retry_interval=timedelta(seconds=0.2), max_wait=timedelta(seconds=60))
+    yield Guard(
+        store, keeper, WaitingRoom(100), retry_interval=timedelta(seconds=0.2), max_wait=timedelta(seconds=60)
+    )
     await keeper.close()
 
 

@@ -1,4 +1,4 @@
-"""Tells "TLS on one side only" from "no answer", which redis-py reports alike."""
+"""Tells TLS that does not fit from "no answer", where redis-py reports them alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import ssl
 from urllib.parse import urlsplit
 
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.redis_store.connection import request_timeout
 from lock_interceptor.settings import LockSettings
+
+PATIENCE = 1.0
+"""Seconds for an answer to a first word. A look is rare, and may last longer than a request."""
+MAX_SILENCE = 0.5
+"""Seconds after which a server that has said nothing has nothing against us."""
 
 
 async def check_tls_agrees(settings: LockSettings) -> None:
     """Look at how the server answers.
 
     Raises:
-        LockConfigurationError: it speaks TLS and the settings do not, or the other way round.
+        LockConfigurationError: it speaks TLS and the settings do not, or the other way round, or it does
+            not take the client's certificate.
     """
     url = settings.redis_url.get_secret_value() if settings.redis_url is not None else ""
     if url.startswith("unix:"):
@@ -29,7 +34,7 @@ async def check_tls_agrees(settings: LockSettings) -> None:
     ]
     expects_tls = settings.redis_tls or url.startswith("rediss:")
     for host, port in hosts:
-        speaks_tls = await _speaks_tls(host, port, request_timeout(settings))
+        speaks_tls = await _speaks_tls(host, port)
         if speaks_tls is not None and speaks_tls != expects_tls:
             found, remedy = (
                 ("TLS", "REDIS_TLS=true or rediss:// in REDIS_URL")
@@ -37,16 +42,18 @@ async def check_tls_agrees(settings: LockSettings) -> None:
                 else ("no TLS", "REDIS_TLS=false or redis:// in REDIS_URL")
             )
             raise LockConfigurationError(f"the Redis server at {host}:{port} speaks {found}: set {remedy}")
+        if speaks_tls and (refusal := await _refusal(host, port, settings)):
+            raise LockConfigurationError(
+                f"the Redis server at {host}:{port} refuses the client's certificate, or the lack of one "
+                f"({refusal}): check REDIS_TLS_CERT_FILE and REDIS_TLS_KEY_FILE"
+            )
 
 
-async def _speaks_tls(host: str, port: int, timeout: float) -> bool | None:
+async def _speaks_tls(host: str, port: int) -> bool | None:
     """Whether the server speaks TLS; None if that cannot be told."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent: only whether a handshake begins is of interest
-    for tls in (None, context):
+    for tls in (None, _trusting_context()):
         with contextlib.suppress(OSError, TimeoutError, ValueError):  # SSLError is an OSError
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(host, port, ssl=tls)
                 try:
                     if tls is not None:
@@ -57,3 +64,34 @@ async def _speaks_tls(host: str, port: int, timeout: float) -> bool | None:
                 finally:
                     writer.transport.abort()
     return None
+
+
+async def _refusal(host: str, port: int, settings: LockSettings) -> ssl.SSLError | None:
+    """Shake hands and keep silent, to hear what the server has against us.
+
+    In TLS 1.3 it says so after the handshake. Whoever has sent something by then may get a reset instead.
+    """
+    context = _trusting_context()
+    try:
+        if settings.redis_tls_cert_file is not None:
+            context.load_cert_chain(settings.redis_tls_cert_file, settings.redis_tls_key_file)
+        async with asyncio.timeout(MAX_SILENCE):
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            try:
+                await reader.read(1)
+            finally:
+                writer.transport.abort()
+    except ssl.SSLError as error:
+        cut = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)  # which may happen to anybody
+        return None if cut else error
+    except (OSError, TimeoutError):
+        pass
+    return None
+
+
+def _trusting_context() -> ssl.SSLContext:
+    """For looking only: nothing is sent, and nothing that is received is used."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

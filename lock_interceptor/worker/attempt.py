@@ -26,8 +26,12 @@ HEARTBEAT_EVERY = 10.0
 class ActivityAttempt:
     """Implements `lock_interceptor.acquisition.Attempt` for the activity that runs here."""
 
-    def __init__(self, outbound: ActivityOutboundInterceptor) -> None:
+    def __init__(self, outbound: ActivityOutboundInterceptor, *, interrupted: bool) -> None:
         """Read what Temporal says of this attempt.
+
+        Args:
+            outbound: what to heartbeat through.
+            interrupted: whether a cancel interrupts it by itself, as it does an async activity.
 
         Raises:
             LockConfigurationError: it is a local activity, or has no schedule-to-close timeout.
@@ -35,12 +39,12 @@ class ActivityAttempt:
         self.info = info = activity.info()
         self.started = clock()
         self.allowance = _allowance(info)
-        self.check_every = CHECK_EVERY
         self._outbound = outbound
         timeout = info.heartbeat_timeout
         self._heartbeat_every = (
             min(timeout.total_seconds() / 4, HEARTBEAT_EVERY) if timeout else HEARTBEAT_EVERY
         )
+        self.check_every = self._heartbeat_every if interrupted else min(CHECK_EVERY, self._heartbeat_every)
         # none for a lock that is free at once
         self._next_heartbeat = self.started + min(self._heartbeat_every, CHECK_EVERY)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import structlog
+import temporalio.client
 from temporalio import activity
 from temporalio.worker import (
     ActivityInboundInterceptor,
@@ -17,16 +19,18 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from lock_interceptor.acquisition import Want, new_owner
-from lock_interceptor.errors import LockConfigurationError, LockError
+from lock_interceptor.errors import LockConfigurationError, LockError, LockStoreUnavailable
 from lock_interceptor.guard import Guard, Loss
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
 from lock_interceptor.marker import read_specs
 from lock_interceptor.redis_store import RedisLockStore
+from lock_interceptor.request import Want, new_owner
+from lock_interceptor.room import MAX_WAITERS, WaitingRoom
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.spec import LockSpec, check_name, resolve_key
 from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
+from lock_interceptor.waiting import SHUTDOWN_DELAY
 from lock_interceptor.worker.attempt import ActivityAttempt
 from lock_interceptor.worker.bodies import (
     LossRaisingOutbound,
@@ -39,7 +43,7 @@ from lock_interceptor.worker.failures import to_application_error
 from lock_interceptor.worker.workflow_check import (
     RefusingWorkflowInboundInterceptor,
     check_workflows,
-    workflows_under_construction,
+    configuration_under_construction,
 )
 
 log = structlog.get_logger("lock_interceptor")
@@ -51,11 +55,12 @@ Not just a flag: a worker that is started inside an activity inherits its contex
 """
 
 
-class LockInterceptor(Interceptor):
+class LockInterceptor(temporalio.client.Interceptor, Interceptor):
     """Holds the locks that `needs_lock` asks for while an activity runs.
 
-    ``Worker(client, ..., interceptors=[LockInterceptor()])``. One may serve several workers. Connections open
-    with the first locked activity; `close` closes them, which `LockPlugin` does with the worker.
+    ``Worker(client, ..., interceptors=[LockInterceptor()])``, or given to the client, for all its workers.
+    Those share one bound on waiters, the one in ``LOCK_MAX_WAITERS``. Connections open with the first locked
+    activity; `close` closes them, which `LockPlugin` does with the worker.
     """
 
     def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:
@@ -71,13 +76,26 @@ class LockInterceptor(Interceptor):
         self.settings = settings or LockSettings()
         self.store: LockStore = RedisLockStore(self.settings) if store is None else store
         self._keeper = LeaseKeeper(self.store)
+        self._refusals: list[LockConfigurationError] = []
+        self._sit_in(WaitingRoom(self.settings.max_waiters or MAX_WAITERS))
+        self._announce()
+
+    def for_worker(self, room: WaitingRoom) -> LockInterceptor:
+        """One more interceptor that shares everything with this one, but for a worker's own waiting room."""
+        other = copy.copy(self)
+        other._sit_in(room)  # noqa: SLF001 - it is this class
+        LockInterceptor._announce(other)
+        return other
+
+    def _sit_in(self, room: WaitingRoom) -> None:
+        self._room = room
         self._guard = Guard(
             self.store,
             self._keeper,
+            room,
             retry_interval=self.settings.retry_interval,
             max_wait=self.settings.max_wait,
         )
-        self._announce()
 
     def _announce(self) -> None:
         """Say it loudly if there are no locks: an interceptor is made for a worker, so once for each."""
@@ -97,6 +115,10 @@ class LockInterceptor(Interceptor):
         if not self.settings.disabled:
             await self.store.check()
 
+    def refuse(self, reason: LockConfigurationError) -> None:
+        """Let no locked activity begin on a worker that is about to stop; another one will do it."""
+        self._refusals.append(reason)
+
     async def close(self) -> None:
         """Give back what is left and close the connections of this loop. It can be used again afterwards."""
         await self._keeper.close()
@@ -115,10 +137,14 @@ class LockInterceptor(Interceptor):
         Raises:
             LockConfigurationError: a workflow is tagged with `needs_lock`.
         """
-        workflows = workflows_under_construction()
-        if workflows is None:
+        config = configuration_under_construction()
+        if config is None:
             return RefusingWorkflowInboundInterceptor
-        check_workflows(workflows)
+        check_workflows(config.get("workflows", ()))
+        permits = config.get("max_concurrent_activities")
+        if permits is not None and self.settings.max_waiters is None:
+            # waiters must not take all permits of a worker that has few
+            self._room.size = min(self._room.size, max(permits // 2, 1))
         return None
 
     async def run(
@@ -133,7 +159,9 @@ class LockInterceptor(Interceptor):
         Raises:
             LockError: as `Guard.run`, or the activity cannot be locked as it was called.
         """
-        attempt = ActivityAttempt(outbound)
+        if self._refusals:
+            raise LockStoreUnavailable(str(self._refusals[0]), SHUTDOWN_DELAY)
+        attempt = ActivityAttempt(outbound, interrupted=kind_of(input) == "async")
         wants = self._wants(specs, attempt, tuple(input.args))
 
         async def body(leases: tuple[Lease, ...], loss: Loss) -> Any:

@@ -15,6 +15,7 @@ from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import LockStore
 from lock_interceptor.worker.interceptor import LockInterceptor
+from lock_interceptor.worker.slots import give_waiters_permits
 from lock_interceptor.worker.workflow_check import check_workflows
 
 PASSED_THROUGH = ("lock_interceptor", "redis", "structlog", "pydantic", "pydantic_settings")
@@ -37,13 +38,9 @@ class LockPlugin(SimplePlugin):
         Raises:
             LockConfigurationError: the environment holds invalid settings.
         """
-        self.interceptor = _Interceptor(settings, store=store)
+        self.interceptor = _Origin(settings, store=store)
         self._running = 0
-        super().__init__(
-            "lock_interceptor.LockPlugin",
-            interceptors=[self.interceptor],
-            workflow_runner=_pass_through,
-        )
+        super().__init__("lock_interceptor.LockPlugin", workflow_runner=_pass_through)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See base class.
@@ -52,7 +49,10 @@ class LockPlugin(SimplePlugin):
             LockConfigurationError: a workflow is tagged with `needs_lock`.
         """
         check_workflows(config.get("workflows", ()))
-        return super().configure_worker(config)
+        config = super().configure_worker(config)
+        room = give_waiters_permits(config, self.interceptor.settings.max_waiters)
+        config["interceptors"] = [*config.get("interceptors", ()), self.interceptor.for_worker(room)]
+        return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class.
@@ -79,28 +79,22 @@ class LockPlugin(SimplePlugin):
                 await self.interceptor.close()
 
     async def _check(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        self.interceptor.announce()
         try:
             await self.interceptor.check()
         except LockStoreUnavailable as error:
             log.warning("lock.store_unavailable", error=str(error))
-        except LockConfigurationError:
-            # ``async with worker`` waits for the end of a run, so there has to be one: of no length
-            run = asyncio.ensure_future(next(worker))
-            await asyncio.sleep(0)
-            run.cancel()
-            await asyncio.wait([run])
+        except LockConfigurationError as error:
+            # only a worker that runs can be shut down, and one that is not would go on in the background
+            self.interceptor.refuse(error)
+            await asyncio.wait([asyncio.ensure_future(each) for each in (next(worker), worker.shutdown())])
             raise
 
 
-class _Interceptor(LockInterceptor):
-    """Says nothing when it is made: the plugin does, for each of its workers."""
+class _Origin(LockInterceptor):
+    """What the interceptors of all workers are made from. It serves none itself, so it announces nothing."""
 
     def _announce(self) -> None:
         pass
-
-    def announce(self) -> None:
-        super()._announce()
 
 
 def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:

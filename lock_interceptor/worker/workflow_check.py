@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 from temporalio.worker import ExecuteWorkflowInput, Replayer, Worker, WorkflowInboundInterceptor
@@ -60,19 +61,18 @@ def _is_activity(function: Any) -> bool:
     return any(hasattr(layer, "__temporal_activity_definition") for layer in layers(function))
 
 
-def workflows_under_construction() -> Iterable[type] | None:
-    """The workflows of the Worker or Replayer whose constructor is on the call stack.
+def configuration_under_construction() -> Mapping[str, Any] | None:
+    """The configuration of the Worker or Replayer whose constructor is on the call stack.
 
-    No hook hands them to a plain interceptor, but its hook for workflows is called from that constructor.
-    None if it is not.
+    No hook hands it to a plain interceptor, but its hook for workflows is called from that constructor. None
+    if it is not.
     """
-    frame = sys._getframe(1)  # noqa: SLF001 - the public inspect.stack() reads source files, far slower
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads source files, far slower
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Worker | Replayer):
-            workflows: Iterable[type] = owner.config(active_config=True).get("workflows", ())
-            return workflows
-        frame = frame.f_back  # type: ignore[assignment]  # the loop ends at None
+            return owner.config(active_config=True)
+        frame = frame.f_back
     return None
 
 

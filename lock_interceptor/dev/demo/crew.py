@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Self
 
 from lock_interceptor.dev.demo.journal import JournalReader, now
+from lock_interceptor.dev.demo.plan import Queue
 from lock_interceptor.dev.demo.record import Execution, Record
 from lock_interceptor.dev.demo.worker import WorkerConfig
 
+MODULE = "lock_interceptor.dev.demo.worker"
 _STOP_SECONDS = 3.0
 _LOG_LINES = 15
 
@@ -75,13 +77,13 @@ class Crew:
                 if member.process.stdin is not None:
                     member.process.stdin.close()
 
-    def start(self, name: str, record: Record, *, locked: bool = True) -> Member:
+    def start(self, name: str, record: Record, queue: Queue) -> Member:
         """Start a worker; what it notes down goes to `record` with each `read`."""
         journal, log = self._folder / f"worker-{name}.jsonl", self._folder / f"worker-{name}.log"
-        config = WorkerConfig(self._address, self._redis_url, str(journal), locked)
+        config = WorkerConfig(self._address, self._redis_url, str(journal), queue)
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                [sys.executable, "-m", "lock_interceptor.dev.demo.worker", config.to_json()],
+                [sys.executable, "-m", MODULE, config.to_json()],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from lock_interceptor.lease import label
 from lock_interceptor.settings import LockSettings
@@ -23,9 +24,12 @@ API = "api"
 TENANT = "tenant"
 API_LIMIT = 3
 
-WORKFLOW_QUEUE = "demo"
-"""Workflows, and the activities of the run without locks."""
-LOCKED_QUEUE = "demo-locked"
+Queue = Literal["workflows", "unlocked", "locked"]
+"""Task queues: the workflows, and their activities without locks and with them. Each worker serves one."""
+
+WORKERS = ("A", "B")
+REPLACEMENT = "C"
+"""The worker that is started when one of the others has been killed."""
 
 MIN_ORDERS = 20
 MAX_ORDERS = 1000
@@ -63,19 +67,20 @@ class Order:
     tenant: str
     seconds: float
     """How long the body works."""
-    queue: str
+    queue: Queue
     """Where the activity runs."""
 
 
 # activity, share of the orders, and how many seconds its busiest lock is held in all
 _KINDS = (("post_to_ledger", 0.25, 10.0), ("call_api", 0.45, 10.0), ("update_tenant", 0.30, 7.0))
-_SHORTEST, _LONGEST = 0.02, 0.5
+_SHORTEST, _LONGEST = 0.15, 0.5
+"""Mean seconds of a body; shorter ones would end before Temporal brings the next, and no line would form."""
 
 
 def make_orders(count: int, seed: int, *, locked: bool) -> list[Order]:
     """The orders of a run; with and without locks they differ in nothing but their ids and their queue.
 
-    The more there are, the shorter each one takes, so that any number of them takes about as long.
+    The more there are, the shorter each one takes within bounds, so that more of them hardly take longer.
     """
     chance = random.Random(seed)  # noqa: S311 - spreads work, hides nothing
     kinds = [kind for kind, share, _ in _KINDS for _ in range(round(share * count))]
@@ -83,7 +88,8 @@ def make_orders(count: int, seed: int, *, locked: bool) -> list[Order]:
     chance.shuffle(kinds)
     slots = {"post_to_ledger": 1, "call_api": API_LIMIT, "update_tenant": len(TENANTS)}
     mean = {kind: total * slots[kind] / max(kinds.count(kind), 1) for kind, _, total in _KINDS}
-    prefix, queue = ("order", LOCKED_QUEUE) if locked else ("unlocked", WORKFLOW_QUEUE)
+    prefix: str = "order" if locked else "unlocked"
+    queue: Queue = "locked" if locked else "unlocked"
     orders = []
     for number, kind in enumerate(kinds, start=1):
         seconds = min(max(mean[kind], _SHORTEST), _LONGEST) * chance.uniform(0.6, 1.4)

@@ -92,15 +92,14 @@ def _executions(run: Run) -> Promise:
     cut_off = {execution.worker for execution in run.record.executions if execution.outcome == "killed"}
     cut_off |= {run.kill.worker} if run.kill else set()
     # a worker that is killed before it could report makes Temporal repeat what was done
-    known = [
-        execution.order
-        for execution in run.record.executions
-        if execution.outcome == "done" and execution.worker not in cut_off
-    ]
+    ended = [execution for execution in run.record.executions if execution.outcome == "done"]
+    known = [execution.order for execution in ended if execution.worker not in cut_off]
     repeated = len(known) - len(set(known))
+    unheard = sum(execution.worker in cut_off and execution.order in known for execution in ended)
     killed = sum(execution.outcome == "killed" for execution in run.record.executions)
     text = f"{len(done)} of {len(expected)} done"
     text += f", {killed} cut off by the kill and run again" if killed else ""
+    text += f", {unheard} done but not reported before it" if unheard else ""
     text += f"; {repeated} done twice" if repeated else ""
     text += f"; {len(finished - expected)} that nobody ordered" if finished - expected else ""
     kept = done == expected and not repeated and finished <= expected

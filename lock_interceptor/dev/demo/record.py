@@ -81,8 +81,8 @@ class Record:
     executions: list[Execution] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     leaves: list[Leave] = field(default_factory=list)
-    ready: set[str] = field(default_factory=set)
-    """Workers that have begun to work."""
+    ready: dict[str, float] = field(default_factory=dict)
+    """When each worker began to work."""
     _open: dict[tuple[str, int, str], Execution] = field(default_factory=dict)
     _asking: dict[tuple[str, str, str], Ask] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class Record:
         for line in lines:
             at = line["at"]
             if line["event"] == "ready":
-                self.ready.add(worker)
+                self.ready[worker] = at
                 continue
             order, lock = line["order"], line["lock"]
             match line["event"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowFailureError
 
 from lock_interceptor.dev.demo.crew import Crew, DemoError
 from lock_interceptor.dev.demo.journal import now
-from lock_interceptor.dev.demo.plan import LEASE, LOCKS, WORKFLOW_QUEUE, Order, demo_settings, make_orders
+from lock_interceptor.dev.demo.plan import LEASE, LOCKS, WORKERS, Order, demo_settings, make_orders
 from lock_interceptor.dev.demo.promises import Run
 from lock_interceptor.dev.demo.record import Record
 from lock_interceptor.dev.demo.view import View
@@ -22,8 +22,9 @@ from lock_interceptor.dev.servers import DevServers, TemporalServer
 from lock_interceptor.redis_store import RedisLockStore
 
 _READY_SECONDS = 60.0
-_UNLOCKED_SECONDS = 60.0
-_LOCKED_SECONDS = 240.0
+_PATIENCE = 60.0
+_PATIENCE_PER_ORDER = 1.0
+"""Seconds after which what is not done counts as not done; a busy machine may need a good part of them."""
 _REQUESTS_AT_ONCE = 20
 
 
@@ -61,15 +62,11 @@ class _Demo:
         record, unlocked = Record(), Record()
         try:
             with Crew(self._folder, address, redis_url) as crew:
-                crew.start("unlocked", unlocked, locked=False)
-                for name in ("A", "B"):
-                    crew.start(name, record)
-                await self._until(crew.ready, _READY_SECONDS, "the workers did not start")
+                crew.start("workflows", Record(), "workflows")
                 plain = make_orders(workflows, seed, locked=False)
-                await self._run_unlocked(client, crew, plain)
+                await self._run_unlocked(client, crew, unlocked, plain)
                 orders = make_orders(workflows, seed, locked=True)
-                watch = Watch(crew, store, record, self._view, total=workflows)
-                completed = await self._run_locked(client, watch, orders)
+                watch, completed = await self._run_locked(client, crew, store, record, orders)
                 self._view.say("comparing the workflows' histories")
                 histories = await self._histories(client, orders)
                 plain_histories = await self._histories(client, plain)
@@ -88,43 +85,58 @@ class _Demo:
             unlocked_histories=plain_histories,
         )
 
-    async def _run_unlocked(self, client: Client, crew: Crew, orders: Sequence[Order]) -> None:
+    async def _run_unlocked(
+        self, client: Client, crew: Crew, record: Record, orders: Sequence[Order]
+    ) -> None:
         self._view.say(f"{len(orders)} workflows without locks, to compare with")
         completed: set[str] = set()
-        work = asyncio.create_task(self._execute(client, orders, completed))
 
         def ended() -> bool:
             crew.read()
             return work.done()
 
-        await self._until(ended, _UNLOCKED_SECONDS, "the workflows without locks did not end")
-        await work
+        async with self._executing(client, orders, completed) as work:
+            crew.start("unlocked", record, "unlocked")
+            await self._until(ended, _patience(orders), "the workflows without locks did not end")
+            await work
         crew.read()  # what was noted down since
         if len(completed) < len(orders):
             raise DemoError("workflows failed even without locks")
 
-    async def _run_locked(self, client: Client, watch: Watch, orders: Sequence[Order]) -> set[str]:
+    async def _run_locked(
+        self, client: Client, crew: Crew, store: RedisLockStore, record: Record, orders: Sequence[Order]
+    ) -> tuple[Watch, set[str]]:
         self._view.say(f"the same {len(orders)} workflows with locks, on two workers")
         completed: set[str] = set()
-        work = asyncio.create_task(self._execute(client, orders, completed))
-        try:
+        async with self._executing(client, orders, completed) as work:
+            for name in WORKERS:
+                crew.start(name, record, "locked")
+            await self._until(crew.ready, _READY_SECONDS, "the workers did not start")
+            watch = Watch(crew, store, record, self._view, total=len(orders))
             # what is not done by then shows in the table
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOCKED_SECONDS):
+                async with asyncio.timeout(_patience(orders)):
                     await watch.follow(work)
+        return watch, completed
+
+    @contextlib.asynccontextmanager
+    async def _executing(
+        self, client: Client, orders: Sequence[Order], completed: set[str]
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Execute workflows meanwhile. While their workers start, a line forms that they will work off."""
+        work = asyncio.create_task(self._execute(client, orders, completed))
+        try:
+            yield work
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        return completed
 
     async def _execute(self, client: Client, orders: Sequence[Order], completed: set[str]) -> None:
         """Start all workflows and wait for them; those that succeed are added to `completed`."""
 
         async def execute(order: Order) -> None:
             async with self._requests:
-                handle = await client.start_workflow(
-                    Fulfil.run, order, id=order.id, task_queue=WORKFLOW_QUEUE
-                )
+                handle = await client.start_workflow(Fulfil.run, order, id=order.id, task_queue="workflows")
             with contextlib.suppress(WorkflowFailureError):
                 await handle.result()
                 completed.add(order.id)
@@ -149,3 +161,7 @@ class _Demo:
             if now() > give_up:
                 raise DemoError(f"{otherwise} within {seconds:.0f} s")
             await asyncio.sleep(0.05)
+
+
+def _patience(orders: Sequence[Order]) -> float:
+    return _PATIENCE + _PATIENCE_PER_ORDER * len(orders)

@@ -77,11 +77,11 @@ class _Timeline:
             role = ", killed" if name == killed else ""
             yield _rect(x, 48, 14, 14, f"bar {colour}")
             yield _text(x + 20, 60, label := f"worker {name}{role}", "legend")
-            x += 42 + 6.4 * len(label)
+            x += 40 + 6 * len(label)
         if killed in self._colours:
             yield _rect(x, 48, 14, 14, f"dead-{self._colours[killed]}")
             yield _text(x + 20, 60, label := "cut off: the slot is kept until the lease ends", "legend")
-            x += 42 + 6.4 * len(label)
+            x += 40 + 6 * len(label)
         yield _rect(x, 54, 14, 8, "wait")
         yield _text(x + 20, 60, "waiting in line", "legend")
 

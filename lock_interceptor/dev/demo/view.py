@@ -22,7 +22,7 @@ COLOURS = {"A": "bright_blue", "B": "orange1", "C": "green3"}
 _VERDICTS: dict[Verdict, str] = {"kept": "bold green", "BROKEN": "bold red", "not measured": "bold yellow"}
 _PLAIN_WIDTH = 150
 _PLAIN_EVERY = 1.0
-_BAR = 20
+_BAR = 14
 _MESSAGES = 5
 
 
@@ -128,7 +128,14 @@ class LiveView:
             self._live.update(messages, refresh=True)
             return
         snapshot = self._snapshot
-        body = Group(self._progress(snapshot), Text(), self._locks(snapshot), Text(), messages)
+        body = Group(
+            self._progress(snapshot),
+            self._workers(snapshot),
+            Text(),
+            self._locks(snapshot),
+            Text(),
+            messages,
+        )
         title = "[bold]lock-interceptor demo[/bold]"
         self._live.update(
             Panel(body, title=title, title_align="left", border_style="dim", padding=(0, 1)), refresh=True
@@ -136,27 +143,24 @@ class LiveView:
 
     def _progress(self, snapshot: Snapshot) -> Table:
         grid = Table.grid(padding=(0, 2))
-        workers = [
-            Text(f"✖ {worker.name} killed", style="red")
-            if worker.killed
-            else Text.assemble(
-                ("● ", COLOURS.get(worker.name, "")),
-                f"{worker.name} pid {worker.pid}, {worker.bodies} running",
-            )
-            for worker in snapshot.workers
-        ]
-        grid.add_row(
-            ProgressBar(total=snapshot.total, completed=snapshot.done, width=30),
-            f"{snapshot.done}/{snapshot.total}",
-            f"{snapshot.seconds:.1f} s",
-            *workers,
-        )
+        bar = ProgressBar(total=snapshot.total, completed=snapshot.done, width=40)
+        grid.add_row(bar, f"{snapshot.done}/{snapshot.total} done", f"{snapshot.seconds:.1f} s")
         return grid
+
+    def _workers(self, snapshot: Snapshot) -> Text:
+        text = Text()
+        for worker in snapshot.workers:
+            if worker.killed:
+                text.append(f"✖ {worker.name} killed   ", "red")
+            else:
+                text.append("● ", COLOURS.get(worker.name, ""))
+                text.append(f"{worker.name} runs {worker.bodies} (pid {worker.pid})   ")
+        return text
 
     def _locks(self, snapshot: Snapshot) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for column, width in (("lock", 12), ("slot", 4), ("held by", 26), ("for", 6), ("waiting", _BAR + 4)):
-            table.add_column(column, width=width, no_wrap=True)
+        for column, width in (("lock", 11), ("#", 1), ("held by", 20), ("for", 10), ("waiting", _BAR + 4)):
+            table.add_column(column, min_width=width, no_wrap=True)
         table.add_column("next", no_wrap=True)
         self._longest_line = max(
             self._longest_line, *(state.waiting for state in snapshot.states.values()), 1
@@ -185,8 +189,9 @@ def _holder(holder: HolderState | None, snapshot: Snapshot) -> tuple[Text, str]:
     worker = snapshot.worker_of(holder.party)
     name = worker.name if worker else "?"
     if worker and worker.killed:
-        left = f"lease {holder.lease_left.total_seconds():.1f} s"
-        return Text(f"✖ {holder.party.workflow} dead, {left}", style="red"), ""
+        return Text(
+            f"✖ {holder.party.workflow}, dead", style="red"
+        ), f"{holder.lease_left.total_seconds():.1f} s left"
     who = Text.assemble(("■ ", COLOURS.get(name, "")), f"{holder.party.workflow} on {name}")
     return who, f"{holder.held_for.total_seconds():.1f} s"
 

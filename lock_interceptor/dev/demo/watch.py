@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from lock_interceptor.dev.demo.crew import Crew, Member
 from lock_interceptor.dev.demo.journal import now
-from lock_interceptor.dev.demo.plan import LEASE, LOCKS, Lock
+from lock_interceptor.dev.demo.plan import LEASE, LOCKS, REPLACEMENT, Lock
 from lock_interceptor.dev.demo.record import DeadSlot, Kill, Record
 from lock_interceptor.dev.demo.view import Snapshot, View, Worker
 from lock_interceptor.store import LockState, LockStore
@@ -27,7 +27,7 @@ class Watch:
         self._record = record
         self._view = view
         self._total = total
-        self.began = now()
+        self.began = min(record.ready.values())
         self.kill: Kill | None = None
 
     async def follow(self, work: asyncio.Task[None]) -> None:
@@ -82,8 +82,7 @@ class Watch:
         self.kill = Kill(worker=victim.name, pid=victim.pid, at=at, slots=tuple(slots))
         held = ", ".join(f"{slot.lock} slot {slot.slot}" for slot in slots)
         self._say(f"SIGKILL to worker {victim.name} (pid {victim.pid}), which held {held or 'nothing'}")
-        replacement = chr(ord(max(member.name for member in self._crew.members if len(member.name) == 1)) + 1)
-        member = self._crew.start(replacement, self._record)
+        member = self._crew.start(REPLACEMENT, self._record, "locked")
         self._say(f"worker {member.name} (pid {member.pid}) started in its place")
 
     def _note_what_is_back(self, states: Mapping[Lock, LockState]) -> None:

@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 
 from lock_interceptor import LockPlugin, RedisLockStore
 from lock_interceptor.dev.demo.journal import Journal
-from lock_interceptor.dev.demo.plan import LOCKED_QUEUE, MAX_ORDERS, WORKFLOW_QUEUE, demo_settings
+from lock_interceptor.dev.demo.plan import MAX_ORDERS, Queue, demo_settings
 from lock_interceptor.dev.demo.work import Fulfil, Work
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import Claim, Granted, Queueing, Waiting
@@ -37,8 +37,8 @@ class WorkerConfig:
     """Of the Temporal server."""
     redis_url: str
     journal: str
-    locked: bool
-    """Run locked activities; otherwise the workflows, and the same activities without their locks."""
+    queue: Queue
+    """Which tasks it takes: workflows, or activities with their locks or without."""
 
     def to_json(self) -> str:
         """For the command line."""
@@ -90,13 +90,14 @@ async def run(config: WorkerConfig) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     journal = Journal(Path(config.journal))
-    settings = demo_settings(config.redis_url, disabled=not config.locked)
+    settings = demo_settings(config.redis_url, disabled=config.queue != "locked")
     work = Work(journal)
+    of_workflows = config.queue == "workflows"
     async with Worker(
         await Client.connect(config.address),
-        task_queue=LOCKED_QUEUE if config.locked else WORKFLOW_QUEUE,
-        workflows=[] if config.locked else [Fulfil],
-        activities=[work.post_to_ledger, work.call_api, work.update_tenant],
+        task_queue=config.queue,
+        workflows=[Fulfil] if of_workflows else [],
+        activities=[] if of_workflows else [work.post_to_ledger, work.call_api, work.update_tenant],
         max_concurrent_activities=MAX_ORDERS,
         plugins=[LockPlugin(settings, store=RecordingStore(settings, journal))],
     ):
