@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo test check format lint types fix clean
+.PHONY: help install demo test simulation check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -22,6 +22,9 @@ demo: install  ## see it work: two workers, some hundred workflows, one worker k
 
 test: install  ## run everything in tests/ on embedded servers
 	$(BIN)/python -m pytest $(ARGS)
+
+simulation: install  ## simulate thousands of waiters over hours, and draw docs/waiting.svg
+	$(BIN)/python tests/waiting_simulation.py --svg docs/waiting.svg
 
 check: format lint types test  ## what CI runs
 

@@ -39,8 +39,8 @@ class VirtualTimeStore(RedisLockStore):
         super().__init__(settings)
         self._clock = clock
 
-    async def _run(self, name: str, lock: LockId, *args: str | int) -> Any:
-        return await super()._run(name, lock, *args, *divmod(self._clock.us, 1_000_000))
+    async def _run(self, name: str, lock: LockId, *args: str | int, **options: Any) -> Any:
+        return await super()._run(name, lock, *args, *divmod(self._clock.us, 1_000_000), **options)
 
 
 def use_told_time(monkeypatch: pytest.MonkeyPatch) -> None:

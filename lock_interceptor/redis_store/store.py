@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -16,7 +16,8 @@ from redis.exceptions import NoScriptError
 
 from lock_interceptor.errors import LockStoreUnavailable
 from lock_interceptor.redis_store import scripts
-from lock_interceptor.redis_store.connection import Connections, address
+from lock_interceptor.redis_store.connection import Connections, address, request_timeout
+from lock_interceptor.redis_store.durability import Confirmations, send
 from lock_interceptor.redis_store.errors import translated
 from lock_interceptor.redis_store.keys import lock_key, wake_channel
 from lock_interceptor.redis_store.tls import check_tls_agrees
@@ -54,6 +55,7 @@ class RedisLockStore:
         self._settings = settings or LockSettings()
         self._address = address(self._settings)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
+        self._confirmations = Confirmations.by_settings(self._settings)
         self._warned_about_info = False
         self._answered = False
 
@@ -64,7 +66,8 @@ class RedisLockStore:
         self, claim: Claim, *, lease: timedelta, queueing: Queueing | None = None
     ) -> Granted | Waiting:
         """See `LockStore.acquire`."""
-        answer = await self._run(
+        replicas = self._confirmations.to_wait_for(self._confirmations.for_grants)
+        answer, confirmed = await self._run(
             "acquire",
             claim.lock,
             claim.owner,
@@ -75,8 +78,10 @@ class RedisLockStore:
             _ms(queueing.presence) if queueing else 0,
             _ms(queueing.keep) if queueing else 0,
             _encode_party(claim.party),
+            replicas=replicas,
         )
-        if not answer[-1] and not self._warned_about_info:
+        self._confirmations.heard(answer[-1])
+        if answer[-1] < 0 and not self._warned_about_info:
             self._warned_about_info = True
             log.warning(
                 "lock.info_forbidden",
@@ -84,6 +89,7 @@ class RedisLockStore:
                 remedy="allow the Redis user the INFO command: without it a failover goes unnoticed",
             )
         if answer[0] == 1:
+            self._confirmations.check(confirmed, self._confirmations.for_grants, self._address)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
         _, rank, ahead, held, mean, expiry, grace, _ = answer
         return Waiting(
@@ -97,11 +103,17 @@ class RedisLockStore:
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""
-        return bool(await self._run("renew", claim.lock, claim.owner, _ms(lease)))
+        needed = self._confirmations.for_renewals
+        replicas = self._confirmations.to_wait_for(needed)
+        answer, confirmed = await self._run("renew", claim.lock, claim.owner, _ms(lease), replicas=replicas)
+        if answer:
+            self._confirmations.check(confirmed, needed, self._address)
+        return bool(answer)
 
     async def release(self, claim: Claim) -> bool:
         """See `LockStore.release`."""
-        return bool(await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit))
+        answer, _ = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
+        return bool(answer)
 
     async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
         """See `LockStore.park`."""
@@ -110,7 +122,7 @@ class RedisLockStore:
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
-        now, waiting, holders, line = await self._run("inspect", lock, waiters)
+        (now, waiting, holders, line), _ = await self._run("inspect", lock, waiters)
         return LockState(
             holders=tuple(
                 HolderState(
@@ -161,17 +173,21 @@ class RedisLockStore:
             self._loops[loop] = _Loop(self._settings)
         return self._loops[loop]
 
-    async def _run(self, name: str, lock: LockId, *args: str | int) -> Any:
+    async def _run(self, name: str, lock: LockId, *args: str | int, replicas: int = 0) -> tuple[Any, int]:
+        """Run a script. Returns its answer, and how many of so many replicas have confirmed it."""
         script = scripts.load(name)
         key = lock_key(self._settings.key_prefix, lock)
         here = self._here()
         try:
             with translated(self._address, worked_before=self._answered):
                 async with here.connections.use() as redis:
+                    wait_ms = round(request_timeout(self._settings) * 500)
                     try:
-                        answer = await cast("Any", redis.evalsha(script.digest, 1, key, *args))
+                        words = ("EVALSHA", script.digest, 1, key, *args)
+                        result = await send(redis, key, words, replicas=replicas, wait_ms=wait_ms)
                     except NoScriptError:
-                        answer = await cast("Any", redis.eval(script.text, 1, key, *args))
+                        words = ("EVAL", script.text, 1, key, *args)
+                        result = await send(redis, key, words, replicas=replicas, wait_ms=wait_ms)
         except LockStoreUnavailable:
             if not self._answered and not here.looking_at_tls:
                 here.looking_at_tls = True  # once is enough, however many ask
@@ -181,7 +197,7 @@ class RedisLockStore:
                     here.looking_at_tls = False
             raise
         self._answered = True
-        return answer
+        return result
 
 
 class _Loop:

@@ -73,7 +73,7 @@ class Wakeups:
             while (message := await _next(pubsub, ANSWER)) is None or message["type"] != "subscribe":
                 pass
             async with self._connections.use() as redis:
-                await redis.publish(channel, "")
+                await redis.execute_command("PUBLISH", channel, "")
 
     async def close(self) -> None:
         """Stop listening."""

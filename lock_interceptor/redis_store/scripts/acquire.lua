@@ -6,9 +6,9 @@
 -- ARGV[4]  lease, ms               ARGV[5]  priority, 1 (first) to 9
 -- ARGV[6]  presence, ms; 0 = do not stand in line          ARGV[7]  keep the place for, ms
 -- ARGV[8]  who this is, for people
--- Returns {1, token, slot, ticket used up or 0, grace known}                                       granted
---         {0, rank, ahead, held, mean hold ms or -1, ms to next expiry or -1, ms of grace, grace known}
--- "Grace known" is 0 when the server forbids INFO, so that a failover goes unnoticed.
+-- Returns {1, token, slot, ticket used up or 0, replicas}                                       granted
+--         {0, rank, ahead, held, mean hold ms or -1, ms to next expiry or -1, ms of grace, replicas}
+-- "Replicas" are those connected; -1 when the server forbids INFO, so that a failover goes unnoticed.
 local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease_ms, priority = tonumber(ARGV[4]), tonumber(ARGV[5])
 local presence_ms, keep_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -17,12 +17,12 @@ purge()
 keep_alive(lease_ms, keep_ms)
 local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
-local known = replid and 1 or 0
+local replicas = replid and tonumber(string.match(info, 'connected_slaves:(%d+)')) or -1
 
 -- The same claim again: the answer got lost, or the caller was not sure.
 if score('h' .. owner) then
   put('h' .. owner, now + lease_ms)
-  return {1, score('t' .. owner), score('s' .. owner), used_ticket(owner) or 0, known}
+  return {1, score('t' .. owner), score('s' .. owner), used_ticket(owner) or 0, replicas}
 end
 
 -- Another primary than before may have forgotten grants: let the known holders renew for one lease, and
@@ -63,7 +63,7 @@ if grace == 0 and free > rank then
   note('t', token)
   note('L', held > 0 and longest or lease_ms)
   wake(free - 1)
-  return {1, token, low, ticket or 0, known}
+  return {1, token, low, ticket or 0, replicas}
 end
 
 local expiry = redis.call('ZRANGEBYSCORE', key, str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -77,4 +77,4 @@ if presence_ms > 0 then
   if not ticket then note('q', arrival) end
 end
 if grace == 0 then wake(free) end
-return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, known}
+return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, replicas}
