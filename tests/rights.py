@@ -19,6 +19,8 @@ IN_SCRIPTS = (
 """Commands that the scripts call: the server asks for the right to each of them too."""
 FOR_A_DATABASE = ("select",)
 """Needed for a ``REDIS_DB`` other than 0."""
+WITH_REPLICAS = ("wait",)
+"""Needed unless ``LOCK_DURABILITY`` is ``primary``, which it is by default on a single server only."""
 IN_CLUSTER = ("cluster|slots", "command")
 """What redis-py asks to find its way in a Cluster."""
 ON_SENTINEL = ("sentinel|masters",)
@@ -30,5 +32,5 @@ def least_rights(prefix: str = "lock", *, cluster: bool = False) -> list[str]:
 
     redis-py also introduces itself with ``CLIENT SETINFO``; it does not mind being denied that.
     """
-    commands = sorted({*SENT, *IN_SCRIPTS, *FOR_A_DATABASE, *(IN_CLUSTER if cluster else ())})
+    commands = sorted({*SENT, *IN_SCRIPTS, *FOR_A_DATABASE, *WITH_REPLICAS, *(IN_CLUSTER if cluster else ())})
     return ["on", f"~{prefix}:*", f"&{prefix}:*", "-@all", *(f"+{name}" for name in commands)]

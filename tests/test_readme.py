@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 from uuid import uuid4
 
+from rights import IN_CLUSTER, ON_SENTINEL, least_rights
+
 import lock_interceptor
 from lock_interceptor import LockError, LockSettings
 from lock_interceptor.dev import RedisServer, TemporalServer
@@ -52,6 +54,16 @@ def test_every_setting_is_listed() -> None:
     listed = set(re.findall(r"`((?:[A-Z]+_)+[A-Z]+)`", table))
 
     assert read == listed
+
+
+def test_rights_are_the_least_ones() -> None:
+    """The rights that are asked for are those that ``test_acl.py`` proves to be enough and needed."""
+    quoted = re.search(r"ACL SETUSER locks >password (.*?)\n```", README, re.DOTALL)
+
+    assert quoted is not None
+    assert least_rights() == quoted[1].split()
+    assert " ".join(f"+{name}" for name in IN_CLUSTER) in README
+    assert all(f"+{name}" in README for name in ON_SENTINEL)
 
 
 def test_every_error_is_listed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +19,12 @@ from lock_interceptor.store import DEFAULT_PRIORITY, Party
 from lock_interceptor.waiting import SHUTDOWN_DELAY, Allowance
 
 CHECK_EVERY = 0.5
-"""Seconds between looks at whether a threaded or process activity was cancelled: nothing interrupts those."""
+"""Seconds between looks at whether a threaded or process activity was cancelled, at most: nothing interrupts
+those."""
 HEARTBEAT_EVERY = 10.0
-"""Without a heartbeat timeout, since a cancel arrives as the answer to a heartbeat only."""
+"""Seconds between heartbeats at most, since a cancel arrives as the answer to one; a quarter of a shorter
+timeout."""
+STALL_DELAY = timedelta(seconds=1)
 
 
 class ActivityAttempt:
@@ -40,13 +44,16 @@ class ActivityAttempt:
         self.started = clock()
         self.allowance = _allowance(info)
         self._outbound = outbound
-        timeout = info.heartbeat_timeout
-        self._heartbeat_every = (
-            min(timeout.total_seconds() / 4, HEARTBEAT_EVERY) if timeout else HEARTBEAT_EVERY
+        self._heartbeat_timeout = (
+            info.heartbeat_timeout.total_seconds() if info.heartbeat_timeout else math.inf
         )
-        self.check_every = self._heartbeat_every if interrupted else min(CHECK_EVERY, self._heartbeat_every)
+        self._heartbeat_every = every = min(self._heartbeat_timeout / 4, HEARTBEAT_EVERY)
+        # a whole part of it, so that no heartbeat is late
+        self.check_every = every if interrupted else every / math.ceil(every / CHECK_EVERY)
         # none for a lock that is free at once
         self._next_heartbeat = self.started + min(self._heartbeat_every, CHECK_EVERY)
+        self._last_heartbeat = self.started
+        self._longest_silence = 0.0
 
     @property
     def priority(self) -> int:
@@ -78,15 +85,21 @@ class ActivityAttempt:
 
         Raises:
             CancelledError: the activity was cancelled, paused, reset or timed out.
-            LockNotAcquired: the worker shuts down; another one goes on with the same place in line.
+            LockNotAcquired: the worker shuts down, or was stalled for longer than a timeout of the attempt;
+                another attempt goes on with the same place in line.
         """
         if activity.is_cancelled():
             raise self.cancelled()
+        # the server has begun the next attempt, which nobody may have told this one yet
+        if self._silence > self._heartbeat_timeout or self._is_overdue:
+            raise LockNotAcquired("this worker stalled; the place in line is kept", STALL_DELAY)
         # the last attempt has nowhere to go on: it waits until it is cancelled
         if activity.is_worker_shutdown() and self.allowance.attempts_left != 0:
             raise self._shutting_down()
         if clock() >= self._next_heartbeat:
-            self._next_heartbeat = clock() + self._heartbeat_every
+            self._longest_silence = max(self._longest_silence, self._silence)
+            self._last_heartbeat = clock()
+            self._next_heartbeat = self._last_heartbeat + self._heartbeat_every
             # not activity.heartbeat(): that would overwrite the last attempt's checkpoint
             self._outbound.heartbeat(*self.info.heartbeat_details)
 
@@ -113,7 +126,18 @@ class ActivityAttempt:
             return False
         if details.paused or details.reset or details.timed_out or details.worker_shutdown:
             return True
-        # "not found" comes late after a timeout too; before one it means that the workflow is closed
+        # "not found" comes after a timeout too: then the place is the next attempt's. Otherwise the workflow is
+        # closed. The SDK holds heartbeats back for most of the timeout, so half of it in silence may be too much
+        silence = max(self._longest_silence, self._silence)
+        return self._is_overdue or silence > self._heartbeat_timeout / 2
+
+    @property
+    def _silence(self) -> float:
+        """Seconds since the last heartbeat."""
+        return clock() - self._last_heartbeat
+
+    @property
+    def _is_overdue(self) -> bool:
         return clock() >= self.started + self.allowance.start_to_close
 
     def cancelled(self) -> asyncio.CancelledError | LockNotAcquired:
@@ -144,6 +168,8 @@ def _allowance(info: activity.Info) -> Allowance:
     schedule_to_close = info.schedule_to_close_timeout.total_seconds() - max(used, 0)
     start_to_close = info.start_to_close_timeout or timedelta(seconds=schedule_to_close)
     attempts = info.retry_policy.maximum_attempts if info.retry_policy else 0
+    if info.retry_policy and LockNotAcquired.__name__ in (info.retry_policy.non_retryable_error_types or ()):
+        attempts = info.attempt  # a yield would end the activity, as the user asked
     return Allowance(
         schedule_to_close=schedule_to_close,
         start_to_close=min(start_to_close.total_seconds(), schedule_to_close),
