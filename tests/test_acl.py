@@ -153,7 +153,8 @@ async def test_the_least_rights_are_enough_in_a_cluster(least_rights_cluster: st
 async def least_rights_cluster() -> AsyncIterator[str]:
     with ClusterSet(replicas=1) as servers:
         for node in servers.nodes[:3]:
-            url = _allow(node, *least_rights(cluster=True))
             wait_until(lambda node=node: info(node, "replication")["connected_slaves"] == "1", "a replica")
+        for node in servers.nodes:
+            url = _allow(node, *least_rights(cluster=True))
         yield url
-        assert not any(map(_denied, servers.nodes[:3]))
+        assert not any(map(_denied, servers.nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -24,7 +25,7 @@ PASSED_THROUGH = ("lock_interceptor", "redis", "structlog", "pydantic", "pydanti
 """Workflow files import activity modules: without this the sandbox imports these again for each workflow."""
 
 HEARTBEATS_EVERY = timedelta(seconds=1.25)
-"""The SDK holds back heartbeats no longer than that: a quarter of the longest timeout with a cancel within 2 s."""
+"""How long the SDK holds heartbeats back at most: as often as an activity with a timeout of 5 s heartbeats."""
 SDK_HEARTBEATS_EVERY = timedelta(seconds=60)
 """What a worker has whose user did not say."""
 
@@ -40,10 +41,10 @@ class LockPlugin(SimplePlugin):
 
     A waiting activity hears of its cancellation, pause, reset or the end of its workflow as the answer to a
     heartbeat, and the SDK holds those back for up to 80 % of the heartbeat timeout. So a worker with locked
-    activities gets a ``max_heartbeat_throttle_interval`` of 1.25 s unless it has one other than the SDK's 60 s,
-    and they hear of it within 2 s if their heartbeat timeout is 5 s or less. The price: an activity of that
-    worker that heartbeats all the time reaches the server each 1.25 s. Where that is too often, as where each
-    heartbeat costs money, give the worker an interval of your own.
+    activities gets a ``max_heartbeat_throttle_interval`` of 1.25 s, unless it has one other than the SDK's
+    60 s, and they hear of it within 2 s if their heartbeat timeout is 5 s or less. The price: what any activity
+    of that worker heartbeats reaches the server up to every 1.25 s. Where that is too often, as where each
+    request costs money, give the worker an interval of your own.
     """
 
     def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:
@@ -91,7 +92,18 @@ class LockPlugin(SimplePlugin):
         finally:
             self._running -= 1
             if not self._running:
-                await self.interceptor.close()
+                await self._close()
+
+    async def _close(self) -> None:
+        """Close the connections in any case, which takes bounded time.
+
+        Before 1.35 the SDK cancels what a plugin does after the worker's end, and, should that cancellation
+        come out, whatever the user does after ``async with worker``.
+        """
+        closing = asyncio.ensure_future(self.interceptor.close())
+        while not closing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(closing)
 
     async def _check(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         try:
