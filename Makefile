@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# tests mostly wait, for servers of their own, so two at a time are twice as fast
+JOBS ?= 2
 
 .PHONY: help install demo test simulation check format lint types fix clean
 
@@ -21,7 +23,7 @@ demo: install  ## see it work: two workers, some hundred workflows, one worker k
 	$(BIN)/lock-interceptor demo $(ARGS)
 
 test: install  ## run everything in tests/ on embedded servers
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 simulation: install  ## simulate thousands of waiters over hours, and draw docs/waiting.svg
 	$(BIN)/python tests/waiting_simulation.py --svg docs/waiting.svg

@@ -75,7 +75,7 @@ async def test_timed_out_while_running(stage: Stage, kind: Kind, timeout: str) -
     """A body that outlives its timeout unnoticed keeps the lock; the next attempt is first in line for it."""
     async with stage.worker(kind=kind):
         play = stage.play(waits=True)
-        handle = await stage.start(kind, play, **{"start_to_close": 20, timeout: 1})
+        handle = await stage.start(kind, play, **{"start_to_close": 20, timeout: 2})
         await stage.saw("began1")
         waiting = await stage.until_waiting(1)
         assert waiting.waiters[0].party.attempt == 2
