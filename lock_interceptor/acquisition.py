@@ -14,6 +14,8 @@ from lock_interceptor.keeper import Hold
 from lock_interceptor.lease import clock
 from lock_interceptor.request import LockRequest, Terms, Want
 
+CLEAN_UP_SECONDS = 1.0
+
 
 class Acquisition:
     """Takes all locks of one attempt, and holds none of them while it waits for another."""
@@ -63,7 +65,7 @@ def _still_held(hold: Hold) -> Hold:
     return hold
 
 
-async def settle(futures: Sequence[Future[Any]], seconds: float = 1.0) -> bool:
+async def settle(futures: Sequence[Future[Any]], seconds: float = CLEAN_UP_SECONDS) -> bool:
     """Wait for clean-ups within a bound, and through cancellation. Returns whether there was one.
 
     What is not done by then goes on in the background.

@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
-from lock_interceptor.acquisition import Acquisition, settle
+from lock_interceptor.acquisition import CLEAN_UP_SECONDS, Acquisition, settle
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.keeper import Hold, LeaseKeeper
-from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.lease import Lease, clock, held_leases
 from lock_interceptor.request import Attempt, Terms, Want
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
@@ -97,7 +97,9 @@ class Guard:
             raise attempt.cancelled() from None
         except BaseException as error:
             keep = isinstance(error, LockNotAcquired | LockStoreUnavailable | LockLost)
-            await settle(acquisition.abandon(keep_place=keep))
+            # the error has to arrive before start-to-close, also when the store does not answer
+            left = attempt.started + attempt.allowance.start_to_close - clock()
+            await settle(acquisition.abandon(keep_place=keep), min(max(left, 0) / 2, CLEAN_UP_SECONDS))
             raise
         leases = tuple(hold.lease for hold in holds)
         token = held_leases.set(leases)

@@ -120,7 +120,8 @@ class LockRequest:
         limit = self._claim.limit
         seat = None
         if self._stays or policy.waits_hot(state, limit, self._hot_until - clock()):
-            seat = self._terms.room.enter(policy.turn(state, limit), stays=self._stays)
+            guessed = state.mean_hold is None
+            seat = self._terms.room.enter(policy.turn(state, limit), stays=self._stays, guessed=guessed)
         if seat is None:
             raise await self._come_back(state)
         try:
@@ -177,7 +178,7 @@ class LockRequest:
                     raise await self._come_back(waiting)
                 waiting = await self.ask()
                 if waiting is not None:
-                    seat.turn = policy.turn(waiting, self._claim.limit)
+                    seat.tell(policy.turn(waiting, self._claim.limit), guessed=waiting.mean_hold is None)
 
     async def _sleep(self, wake: asyncio.Event, state: Waiting) -> None:
         """Until a wake-up, the next poll, or the end of what this attempt may wait."""

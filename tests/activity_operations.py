@@ -1,4 +1,7 @@
-"""What an operator can do to a pending activity, and who stands in line meanwhile."""
+"""What an operator can do to a pending activity, and in which order those in line go on."""
+
+import asyncio
+from typing import Any
 
 from stage import Stage, until
 from temporalio.api.common.v1 import WorkflowExecution
@@ -13,10 +16,10 @@ from temporalio.client import WorkflowHandle
 
 from lock_interceptor.store import WaiterState
 
-Handle = WorkflowHandle[object, object]
+Handle = WorkflowHandle[Any, Any]
 
 
-async def _which(stage: Stage, handle: Handle) -> dict[str, object]:
+async def _which(stage: Stage, handle: Handle) -> dict[str, Any]:
     pending = await stage.pending(handle)
     assert pending is not None
     return {
@@ -55,18 +58,25 @@ async def until_paused(stage: Stage, handle: Handle) -> PendingActivityInfo:
     return info
 
 
-async def until_line(stage: Stage, *line: tuple[WorkflowHandle[object, object], bool]) -> list[WaiterState]:
+async def until_line(stage: Stage, *line: tuple[Handle, bool]) -> list[WaiterState]:
     """Wait until these workflows' activities, and no others, are in line: present (True) or parked."""
     expected = [(handle.id, present) for handle, present in line]
 
-    async def as_expected() -> list[WaiterState] | None:
-        waiters = (await stage.state()).waiters
-        return list(waiters) if [(who.party.workflow, who.present) for who in waiters] == expected else None
+    waiters: tuple[WaiterState, ...] = ()
 
-    waiters: list[WaiterState] | None
+    async def as_expected() -> bool:
+        nonlocal waiters
+        waiters = (await stage.state()).waiters
+        return [(who.party.workflow, who.present) for who in waiters] == expected
+
     try:
-        waiters = await until(as_expected, "the line")
+        await until(as_expected, "the line")
     except TimeoutError:
-        raise AssertionError(f"expected {expected}, there is {(await stage.state()).waiters}") from None
-    assert waiters is not None
-    return waiters
+        raise AssertionError(f"expected {expected}, there is {waiters}") from None
+    return list(waiters)
+
+
+async def tokens_of(*handles: Handle) -> list[int]:
+    """The fencing tokens that the workflows' activities ran with."""
+    results = await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 20)
+    return [int(result.split()[0]) for result in results]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stage import Stage
+from stage import Stage, until
 
 WORKER = Path(__file__).with_name("load_worker.py")
 
@@ -44,18 +44,16 @@ async def worker_process(
         "REDIS_URL": url.get_secret_value(),
         **variables,
     }
-    arguments = [stage.temporal.address, stage.task_queue, str(permits), way]
+    arguments = [stage.temporal.address, stage.task_queue, str(stage.scene), str(permits), way]
     process = subprocess.Popen(  # noqa: ASYNC220, S603 - ours, and started in a moment
         [sys.executable, str(WORKER), *arguments],
         env=environment,
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,  # logs: a pipe that nobody reads would fill up and stop it
     )
     worker = WorkerProcess(process)
     try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 30)
-        assert line == b"ready\n"
+        await until(lambda: [str(process.pid)] in notes(stage.scene, "ready"), "a worker that polls", 30)
         yield worker
         if process.poll() is None:
             await worker.stop()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
 from lock_interceptor import LockInterceptor, LockPlugin, current_lease, needs_lock
@@ -33,11 +34,16 @@ async def work(scene: str, name: str, seconds: float) -> None:
 async def resume(scene: str, name: str) -> None:
     """Fail after a checkpoint until the cue comes; then say which checkpoint was found."""
     found = list(activity.info().heartbeat_details)
-    if not Path(scene, "go").exists():
+    if not cued(scene):
         activity.heartbeat(name, activity.info().attempt)
         note(scene, "checkpoints", name, activity.info().attempt)
-        raise RuntimeError("after the checkpoint")
+        raise ApplicationError("after the checkpoint", category=ApplicationErrorCategory.BENIGN)
     note(scene, "resumed", name, current_lease().token, *found)
+
+
+def cued(scene: str) -> bool:
+    """Whether the cue has come."""
+    return Path(scene, "go").exists()
 
 
 def note(scene: str, file: str, *words: object) -> None:
@@ -49,7 +55,7 @@ def note(scene: str, file: str, *words: object) -> None:
         os.close(handle)
 
 
-async def main(address: str, task_queue: str, permits: str, way: str) -> None:
+async def main(address: str, task_queue: str, scene: str, permits: str, way: str) -> None:
     """Work until told otherwise; `way` is "interceptor" or "plugin"."""
     interceptor = LockInterceptor() if way == "interceptor" else None
     client = await Client.connect(address, plugins=[] if interceptor else [LockPlugin()])
@@ -61,7 +67,7 @@ async def main(address: str, task_queue: str, permits: str, way: str) -> None:
         max_concurrent_activities=int(permits),
         graceful_shutdown_timeout=timedelta(seconds=5),
     ):
-        print("ready", flush=True)
+        note(scene, "ready", os.getpid())
         await asyncio.to_thread(sys.stdin.read)
     if interceptor:
         await interceptor.close()

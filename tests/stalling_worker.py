@@ -1,4 +1,4 @@
-"""A worker process of `test_waiting_events` that may be stopped and continued; ends with its standard input.
+"""A worker process of `test_waiting_stalls` that may be stopped and continued; ends with its standard input.
 
 Its settings come from the environment, as in production.
 """

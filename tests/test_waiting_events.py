@@ -2,29 +2,23 @@
 
 import asyncio
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from activity_operations import pause, reset, unpause, until_line, until_paused
+from activity_operations import pause, reset, tokens_of, unpause, until_line, until_paused
 from stage import Kind, Stage, until
 from temporalio import activity
-from temporalio.client import ActivityFailureError, WorkflowFailureError, WorkflowHandle
+from temporalio.client import ActivityFailureError, WorkflowFailureError
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, CancelledError
 
 from lock_interceptor import needs_lock
 from lock_interceptor.store import WaiterState
 
-HEARTBEAT = 1
+HEARTBEAT = 4
+"""Seconds: time for the first body of a process pool to begin, since nobody heartbeats until then."""
 TWO_PERMITS = {"max_concurrent_activities": 2}
 
 
@@ -184,7 +178,7 @@ async def test_yields_no_later_than_the_deadline(stage: Stage) -> None:
 async def test_not_to_be_retried(stage: Stage, listed: str) -> None:
     """Who lists our error as not retryable has the activity fail with the first attempt that yields."""
     policy = RetryPolicy(non_retryable_error_types=[listed], initial_interval=timedelta(milliseconds=100))
-    where = {"redis_url": None, "redis_host": "127.0.0.1", "redis_port": 1}
+    where = {"redis_url": None, "redis_host": "127.0.0.1", "redis_port": 1, "lease": timedelta(seconds=1)}
     odd = stage if listed == "LockNotAcquired" else stage.with_settings(**where)
     async with odd.worker(locked), stage.somebody_else():
         with pytest.raises(ActivityFailureError) as caught:
@@ -199,74 +193,3 @@ async def test_not_to_be_retried(stage: Stage, listed: str) -> None:
         assert (await stage.state()).waiting == 0
     assert isinstance(caught.value.cause, ApplicationError)
     assert caught.value.cause.type == listed
-
-
-@contextlib.contextmanager
-def worker_process(stage: Stage) -> Iterator["subprocess.Popen[bytes]"]:
-    """A worker with one permit, in a process of its own that has to end well."""
-    url = stage.settings.redis_url
-    assert url is not None
-    environment = {
-        **os.environ,
-        "APPLICATION_NAME": stage.settings.application_name,
-        "REDIS_URL": url.get_secret_value(),
-        "LOCK_RETRY_INTERVAL": "0.5",
-    }
-    script = Path(__file__).with_name("stalling_worker.py")
-    command = [sys.executable, str(script), stage.temporal.address, stage.task_queue]
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)  # noqa: S603 - ours
-    try:
-        yield process
-        process.communicate(timeout=20)
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextlib.asynccontextmanager
-async def stopped(process: "subprocess.Popen[bytes]") -> AsyncIterator[None]:
-    """While entered, the process does nothing."""
-    process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
-
-
-@pytest.mark.parametrize("name", ["async", "thread"])
-@pytest.mark.parametrize("at_once", [True, False], ids=["lock is free", "lock is held"])
-async def test_stalled_worker(stage: Stage, kinds: dict[str, Kind], name: str, at_once: bool) -> None:
-    """The next attempt goes on elsewhere in its place; the stalled one takes neither lock nor place from it."""
-    kind = kinds[name]
-    async with stage.worker(), stage.somebody_else() as guarding:
-        with worker_process(stage) as stalling:
-            handle = await stage.start(kind, stage.play(name="first-", waits=True), heartbeat=2)
-            (before,) = (await stage.until_waiting(1)).waiters
-            assert before.party.worker.startswith(f"{stalling.pid}@")
-            async with stopped(stalling), stage.worker(kind=kind, workflows=[]):
-                second = await stage.start(kind, stage.play(name="second-"), heartbeat=2)
-                line = await until_line(stage, (handle, True), (second, True))
-                assert line[0].waiter == before.waiter
-                assert not line[0].party.worker.startswith(f"{stalling.pid}@")
-                if at_once:
-                    await stage.store.release(guarding)
-                    stage.cue("first-go")
-                    tokens = await tokens_of(handle, second)
-                stalling.send_signal(signal.SIGCONT)
-                await stage.saw("first-left1")
-                if not at_once:
-                    again = await until_line(stage, (handle, True), (second, True))
-                    assert [waiter.waiter for waiter in again] == [waiter.waiter for waiter in line]
-                    await stage.store.release(guarding)
-                    stage.cue("first-go")
-                    tokens = await tokens_of(handle, second)
-    assert tokens == sorted(tokens)
-    began = [note.name for note in stage.scene.iterdir() if note.name.startswith("first-began")]
-    assert began == [f"first-began{line[0].party.attempt}"]
-
-
-async def tokens_of(*handles: WorkflowHandle[Any, Any]) -> list[int]:
-    """The fencing tokens that the workflows' activities ran with."""
-    results = await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 20)
-    return [int(result.split()[0]) for result in results]

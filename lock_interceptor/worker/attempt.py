@@ -19,7 +19,7 @@ from lock_interceptor.store import DEFAULT_PRIORITY, Party
 from lock_interceptor.waiting import SHUTDOWN_DELAY, Allowance
 
 CHECK_EVERY = 0.5
-"""Seconds between looks at whether a threaded or process activity was cancelled, at most: nothing interrupts
+"""Seconds at most between looks at whether a threaded or process activity was cancelled: nothing interrupts
 those."""
 HEARTBEAT_EVERY = 10.0
 """Seconds between heartbeats at most, since a cancel arrives as the answer to one; a quarter of a shorter
@@ -126,8 +126,8 @@ class ActivityAttempt:
             return False
         if details.paused or details.reset or details.timed_out or details.worker_shutdown:
             return True
-        # "not found" comes after a timeout too: then the place is the next attempt's. Otherwise the workflow is
-        # closed. The SDK holds heartbeats back for most of the timeout, so half of it in silence may be too much
+        # "not found" comes after a timeout too: then the place is the next attempt's. Otherwise the workflow
+        # is closed. The SDK holds heartbeats back, so that half of the timeout in silence may be too much
         silence = max(self._longest_silence, self._silence)
         return self._is_overdue or silence > self._heartbeat_timeout / 2
 

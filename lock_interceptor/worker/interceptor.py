@@ -61,6 +61,9 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
     ``Worker(client, ..., interceptors=[LockInterceptor()])``, or given to the client, for all its workers.
     Those share one bound on waiters, the one in ``LOCK_MAX_WAITERS``. Connections open with the first locked
     activity; `close` closes them, which `LockPlugin` does with the worker.
+
+    A waiting activity hears of its cancellation when the SDK passes a heartbeat on: after 80 % of the
+    heartbeat timeout, at most the worker's ``max_heartbeat_throttle_interval``, which `LockPlugin` lowers.
     """
 
     def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:

@@ -25,7 +25,7 @@ PASSED_THROUGH = ("lock_interceptor", "redis", "structlog", "pydantic", "pydanti
 """Workflow files import activity modules: without this the sandbox imports these again for each workflow."""
 
 HEARTBEATS_EVERY = timedelta(seconds=1.25)
-"""How long the SDK holds heartbeats back at most: as often as an activity with a timeout of 5 s heartbeats."""
+"""How long the SDK holds heartbeats back at most: a quarter of 5 s, since attempts heartbeat that often."""
 SDK_HEARTBEATS_EVERY = timedelta(seconds=60)
 """What a worker has whose user did not say."""
 
@@ -42,9 +42,9 @@ class LockPlugin(SimplePlugin):
     A waiting activity hears of its cancellation, pause, reset or the end of its workflow as the answer to a
     heartbeat, and the SDK holds those back for up to 80 % of the heartbeat timeout. So a worker with locked
     activities gets a ``max_heartbeat_throttle_interval`` of 1.25 s, unless it has one other than the SDK's
-    60 s, and they hear of it within 2 s if their heartbeat timeout is 5 s or less. The price: what any activity
-    of that worker heartbeats reaches the server up to every 1.25 s. Where that is too often, as where each
-    request costs money, give the worker an interval of your own.
+    60 s, and they hear of it within 2 s if their heartbeat timeout is 5 s or less. The price: what any
+    activity of that worker heartbeats reaches the server up to every 1.25 s. Where that is too often, as
+    where each request costs money, give the worker an interval of your own.
     """
 
     def __init__(self, settings: LockSettings | None = None, *, store: LockStore | None = None) -> None:

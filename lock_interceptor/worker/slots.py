@@ -124,12 +124,13 @@ class PermitsBesideWaiters(CustomSlotSupplier):
         self._serve()
 
     def _free(self) -> int:
-        return self._limit + min(self._room.occupied, self._room.size) - self._issued
+        # fewer than none: a waiter that has its lock, and now counts, has left the room with its permit
+        return max(self._limit + min(self._room.occupied, self._room.size) - self._issued, 0)
 
     def _serve(self) -> None:
         """Call as many as there are permits; each looks again for itself."""
         with self._lock:
-            called = [self._calls.popleft() for _ in range(min(max(self._free(), 0), len(self._calls)))]
+            called = [self._calls.popleft() for _ in range(min(self._free(), len(self._calls)))]
         for loop, future in called:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and the worker with it
                 loop.call_soon_threadsafe(_answer, future)
