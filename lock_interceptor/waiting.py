@@ -21,8 +21,6 @@ NEAR = 2
 EARLY = 0.2
 """Part of the expected wait by which a parked waiter comes back early, and the least of it in seconds."""
 EARLY_SECONDS = 2.0
-UNKNOWN_HOLD = 0.1
-"""Seconds that a hold is taken for until one has ended; so a long line does not come back all at once."""
 LAST_WORDS = 0.3
 """Seconds before a timeout at which the last attempt reports who held the lock."""
 MIN_PRESENCE = 2.0
@@ -96,13 +94,10 @@ def retry_delay(waiting: Waiting | None, limit: int, budget: float, until_deadli
     Early enough to be there when the turn comes a little sooner, and late enough not to spend the next
     attempt's budget. A delay past schedule-to-close would fail the activity at once.
     """
+    expected = None if waiting is None or is_near(waiting, limit) else expected_wait(waiting, limit)
     delay = MIN_DELAY
-    if waiting is not None and not is_near(waiting, limit):
-        expected = expected_wait(waiting, limit)
-        if expected is None:
-            delay += waiting.ahead / limit * UNKNOWN_HOLD
-        else:
-            delay = expected - min(budget / 2, max(EARLY * expected, EARLY_SECONDS))
+    if expected is not None:
+        delay = expected - min(budget / 2, max(EARLY * expected, EARLY_SECONDS))
     latest = min(MAX_DELAY, until_deadline - 2 * MIN_DELAY)
     return timedelta(seconds=max(min(delay, latest), MIN_DELAY))
 

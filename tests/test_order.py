@@ -1,4 +1,4 @@
-"""First come, first served, though those who wait are sent away and come back, and a worker restarts."""
+"""First come, first served, though those who wait are sent away and come back."""
 
 import asyncio
 from datetime import timedelta
@@ -56,26 +56,20 @@ async def queue_up(stage: Stage, handles: list[Any], count: int) -> None:
 
 
 async def test_order_of_arrival(stage: Stage) -> None:
-    """Turns come in order of arrival though nearly all were parked; a restart lets few go ahead, for once."""
+    """Turns come in order of arrival though most are parked and come back."""
     turns, handles = Turns(), []
     stage = stage.with_settings(max_waiters=SEATS, max_wait=timedelta(seconds=MAX_WAIT))
     async with stage.worker(turns.activity()):
         await queue_up(stage, handles, EXECUTIONS)
-        await until(lambda: len(turns.order) >= EXECUTIONS // 2, "half of the turns", 60)
-        # the body that runs ends in peace; all others come back in a second, with their places
-    before = len(turns.order)
-    async with stage.worker(turns.activity()):
-        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 60)
+        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 90)
 
     overtaken = [late for late in turns.late() if late]
     print(
         f"\n{EXECUTIONS} in line, {sum(attempt > 1 for attempt in turns.attempts)} of them parked, up to "
-        f"{max(turns.attempts)} attempts: {before} turns in order before the restart, then {len(overtaken)} "
-        f"overtaken, by {max(overtaken, default=0)} at most"
+        f"{max(turns.attempts)} attempts, {len(overtaken)} overtaken, by {max(overtaken, default=0)} at most"
     )
     assert sorted(turns.order) == list(range(EXECUTIONS))
     assert sum(attempt > 1 for attempt in turns.attempts) > EXECUTIONS // 2
-    assert turns.order[:before] == list(range(before))
-    # while those at the front are on their way back, those come who were due to come back just then
-    assert max(overtaken, default=0) <= 2 * SEATS
-    assert len(overtaken) <= 2 * SEATS
+    # a loaded server may bring somebody back a moment late, and a turn or two are gone by then
+    assert max(overtaken, default=0) <= 2
+    assert len(overtaken) <= SEATS
