@@ -183,6 +183,19 @@ async def test_wrong_password_stops_the_worker(stage: Stage) -> None:
     assert keepers() == 0
 
 
+async def test_plugin_serves_again_after_a_refusal(stage: Stage) -> None:
+    """Once the password fits, the next worker of a plugin that has refused one runs locked activities."""
+    with RedisServer("--requirepass", "secret") as server:
+        changes = {"redis_url": SecretStr(server.url), "redis_password": SecretStr("wrong")}
+        plugin = LockPlugin(stage.with_settings(**changes).settings)
+        client = await Client.connect(stage.temporal.address, plugins=[plugin])
+        with pytest.raises(LockConfigurationError, match="REDIS_PASSWORD"):
+            await worker(client, f"refused-{stage.task_queue}").run()
+        command(server, "CONFIG", "SET", "requirepass", "wrong", password="secret")  # noqa: S106 - of a test
+        async with worker(client, stage.task_queue), asyncio.timeout(10):
+            await run_locked(stage, stage.task_queue)
+
+
 async def test_redis_may_be_down_at_the_start(stage: Stage) -> None:
     """The worker starts, says so, and its locked activities run once Redis is there."""
     (port,) = free_ports(1)

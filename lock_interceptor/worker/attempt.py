@@ -28,7 +28,7 @@ STALL_DELAY = timedelta(seconds=1)
 
 
 class ActivityAttempt:
-    """Implements `lock_interceptor.acquisition.Attempt` for the activity that runs here."""
+    """Implements `lock_interceptor.request.Attempt` for the activity that runs here."""
 
     def __init__(self, outbound: ActivityOutboundInterceptor, *, interrupted: bool) -> None:
         """Read what Temporal says of this attempt.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -118,9 +119,14 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         if not self.settings.disabled:
             await self.store.check()
 
-    def refuse(self, reason: LockConfigurationError) -> None:
-        """Let no locked activity begin on a worker that is about to stop; another one will do it."""
+    @contextlib.contextmanager
+    def refusing(self, reason: LockConfigurationError) -> Iterator[None]:
+        """While entered, no locked activity begins: its worker is about to stop, another one will do it."""
         self._refusals.append(reason)
+        try:
+            yield
+        finally:
+            self._refusals.remove(reason)
 
     async def close(self) -> None:
         """Give back what is left and close the connections of this loop. It can be used again afterwards."""
@@ -177,8 +183,8 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         self, specs: tuple[LockSpec, ...], attempt: ActivityAttempt, args: tuple[Any, ...]
     ) -> list[Want]:
         wants: dict[LockId, Want] = {}
+        kind, party = attempt.info.activity_type, attempt.party
         for spec in specs:
-            kind = attempt.info.activity_type
             name = (
                 check_name("the activity type, as lock_name,", kind)
                 if spec.lock_name is None
@@ -191,7 +197,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
                 waiter=waiter_id(*attempt.identity, lock=lock),
                 limit=spec.max_locks,
                 priority=attempt.priority,
-                party=attempt.party,
+                party=party,
             )
             # two keys of one name may come out equal: held once is held
             wants.setdefault(

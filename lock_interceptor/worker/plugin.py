@@ -112,8 +112,10 @@ class LockPlugin(SimplePlugin):
             log.warning("lock.store_unavailable", error=str(error))
         except LockConfigurationError as error:
             # only a worker that runs can be shut down, and one that is not would go on in the background
-            self.interceptor.refuse(error)
-            await asyncio.wait([asyncio.ensure_future(each) for each in (next(worker), worker.shutdown())])
+            with self.interceptor.refusing(error):
+                await asyncio.wait(
+                    [asyncio.ensure_future(each) for each in (next(worker), worker.shutdown())]
+                )
             raise
 
 
