@@ -12,7 +12,8 @@ from lock_interceptor import waiting as policy
 from lock_interceptor.errors import LockLost
 from lock_interceptor.keeper import Hold
 from lock_interceptor.lease import clock
-from lock_interceptor.request import LockRequest, Terms, Want
+from lock_interceptor.request import LockRequest
+from lock_interceptor.terms import Terms, Want
 
 CLEAN_UP_SECONDS = 1.0
 
@@ -48,7 +49,7 @@ class Acquisition:
                 return tuple(_still_held(request.hold) for request in self._requests if request.hold)
             await settle([given_back for request in self._requests for given_back in request.step_back()])
 
-    def abandon(self, *, keep_place: bool) -> list[Future[Any]]:
+    def abandon(self, *, keep_place: bool, at_once: bool = False) -> list[Future[Any]]:
         """Leave nothing behind but, if they are to be kept, the places in line. Goes on in the background.
 
         There is no place to keep for an activity that cannot come back.
@@ -56,7 +57,11 @@ class Acquisition:
         keep_place = keep_place and policy.may_return(
             self._terms.attempt.allowance, self._terms.until_deadline
         )
-        return [left for request in self._requests for left in request.abandon(keep_place=keep_place)]
+        return [
+            left
+            for request in self._requests
+            for left in request.abandon(keep_place=keep_place, at_once=at_once)
+        ]
 
 
 def _still_held(hold: Hold) -> Hold:

@@ -14,9 +14,9 @@ from lock_interceptor.acquisition import CLEAN_UP_SECONDS, Acquisition, settle
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.keeper import Hold, LeaseKeeper
 from lock_interceptor.lease import Lease, clock, held_leases
-from lock_interceptor.request import Attempt, Terms, Want
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
+from lock_interceptor.terms import Attempt, Terms, Want
 
 log = structlog.get_logger("lock_interceptor")
 
@@ -93,13 +93,18 @@ class Guard:
         try:
             holds = await acquisition.acquire()
         except asyncio.CancelledError:
-            await settle(acquisition.abandon(keep_place=attempt.keeps_place()))
-            raise attempt.cancelled() from None
+            error = attempt.cancelled()
+            at_once = isinstance(error, LockNotAcquired)
+            await settle(acquisition.abandon(keep_place=attempt.keeps_place(), at_once=at_once))
+            raise error from None
         except BaseException as error:
             keep = isinstance(error, LockNotAcquired | LockStoreUnavailable | LockLost)
             # the error has to arrive before start-to-close, also when the store does not answer
             left = attempt.started + attempt.allowance.start_to_close - clock()
-            await settle(acquisition.abandon(keep_place=keep), min(max(left, 0) / 2, CLEAN_UP_SECONDS))
+            at_once = isinstance(error, LockNotAcquired)
+            await settle(
+                acquisition.abandon(keep_place=keep, at_once=at_once), min(max(left, 0) / 2, CLEAN_UP_SECONDS)
+            )
             raise
         leases = tuple(hold.lease for hold in holds)
         token = held_leases.set(leases)

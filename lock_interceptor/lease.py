@@ -133,7 +133,16 @@ class Lease:
 
 def label(name: str, key: str | None) -> str:
     """A lock's name as people read it."""
-    return name if key is None else f"{name}[{key}]"
+    return printable(name if key is None else f"{name}[{key}]")
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of what a terminal would obey or a log take for a new line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
+    )
 
 
 def _wall(reading: float) -> datetime:
@@ -157,7 +166,9 @@ def current_lease(name: str | None = None) -> Lease:
         LockConfigurationError: nothing is held here, or `name` does not tell which one is meant.
     """
     leases = held_leases.get()
-    matching = [lease for lease in leases if name is None or name in (lease.name, lease.label)]
+    matching = [
+        lease for lease in leases if name is None or lease.name == name or lease.label == printable(name)
+    ]
     if len(matching) == 1:
         return matching[0]
     if not leases:

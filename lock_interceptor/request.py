@@ -8,84 +8,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import secrets
-from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from lock_interceptor import waiting as policy
-from lock_interceptor.errors import LockBusy, LockError, LockNotAcquired, LockStoreUnavailable
-from lock_interceptor.keeper import Hold, LeaseKeeper, margin
+from lock_interceptor.errors import LockBusy, LockNotAcquired, LockStoreUnavailable
+from lock_interceptor.keeper import Hold, margin
 from lock_interceptor.lease import Lease, clock
-from lock_interceptor.room import Seat, WaitingRoom
-from lock_interceptor.store import Claim, Granted, HolderState, LockStore, Queueing, Waiting
+from lock_interceptor.room import Seat
+from lock_interceptor.store import Granted, Queueing, Waiting
+from lock_interceptor.terms import Terms, Want, new_owner
 
 log = structlog.get_logger("lock_interceptor")
 
 MIN_LEASE = 0.2
 """Seconds of lease below which it is too late to start."""
 MAX_OUTAGE_DELAY = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
-    """One lock that an attempt needs."""
-
-    claim: Claim
-    lease: timedelta
-    fail_fast: bool = False
-
-
-class Attempt(Protocol):
-    """What has to be known of the attempt."""
-
-    started: float
-    """Reading of the clock."""
-    allowance: policy.Allowance
-    check_every: float
-    """Seconds after which `check` wants to be called again while waiting."""
-
-    def check(self) -> None:
-        """Heartbeat if that is due, and raise if the attempt must not go on waiting."""
-
-    def watch(self, notify: Callable[[], None]) -> contextlib.AbstractAsyncContextManager[None]:
-        """While entered, call `notify` as soon as `check` has something to say."""
-
-    def keeps_place(self) -> bool:
-        """Whether another attempt may follow this one, which is being cancelled."""
-
-    def cancelled(self) -> BaseException:
-        """The error with which this attempt ends when it is cancelled before the body began."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the requests of one attempt have in common."""
-
-    store: LockStore
-    keeper: LeaseKeeper
-    room: WaitingRoom
-    attempt: Attempt
-    interval: float
-    """Seconds between polls."""
-    max_wait: float
-    """Seconds that an attempt waits in the worker at most."""
-    on_lost: Callable[[], None]
-    """Called in the keeper's thread."""
-
-    @property
-    def budget(self) -> float:
-        """Seconds that this attempt may wait in the worker."""
-        return policy.hot_budget(self.attempt.allowance, self.max_wait)
-
-    @property
-    def until_deadline(self) -> float:
-        """Seconds until schedule-to-close."""
-        return self.attempt.started + self.attempt.allowance.schedule_to_close - clock()
 
 
 class LockRequest:
@@ -104,6 +46,9 @@ class LockRequest:
         self._stays = policy.has_to_stay(allowance, terms.budget)
         # the claim may stand in line, or hold the lock without our knowing
         self._asked = False
+        # it stands in line, and holds nothing
+        self._in_line = False
+        self._seat: Seat | None = None
 
     async def wait(self) -> None:
         """Wait in line until the lock is granted.
@@ -118,17 +63,19 @@ class LockRequest:
         if state is None:
             return
         limit = self._claim.limit
-        seat = None
-        if self._stays or policy.waits_hot(state, limit, self._hot_until - clock()):
+        self._seat = seat = None
+        room, left = self._terms.room, self._hot_until - clock()
+        if self._stays or room.half_empty or policy.waits_hot(state, limit, left):
             guessed = state.mean_hold is None
-            seat = self._terms.room.enter(policy.turn(state, limit), stays=self._stays, guessed=guessed)
+            seat = room.enter(policy.turn(state, limit), stays=self._stays, guessed=guessed)
         if seat is None:
-            raise await self._come_back(state)
+            raise self._sent_away(state)
+        self._seat = seat
         try:
             log.info("lock.waiting", place=state.ahead + 1, held=state.held, **self._facts())
             await self._wait_on(seat, state)
         finally:
-            self._terms.room.leave(seat)
+            room.leave(seat)
 
     async def ask(self) -> Waiting | None:
         """Ask until the store answers: an outage is waited out like a busy lock. None when granted.
@@ -143,8 +90,9 @@ class LockRequest:
             except LockStoreUnavailable as error:
                 self._terms.attempt.check()
                 if self._hot_until - clock() <= delay:
-                    back = policy.retry_delay(None, 1, self._terms.budget, self._terms.until_deadline)
-                    raise LockStoreUnavailable(f"lock {self._claim.lock}: {error}", back) from error.__cause__
+                    raise LockStoreUnavailable(
+                        f"lock {self._claim.lock}: {error}", policy.AT_ONCE
+                    ) from error.__cause__
                 log.warning("lock.store_unavailable", error=str(error), **self._facts())
             await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 - spreads load, hides nothing
             delay = min(delay * 2, MAX_OUTAGE_DELAY)
@@ -157,9 +105,16 @@ class LockRequest:
         self._claim = replace(self._claim, owner=new_owner())
         return [self._terms.keeper.step_back(hold, self._queueing.keep)]
 
-    def abandon(self, *, keep_place: bool) -> list[Future[Any]]:
-        """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background."""
+    def abandon(self, *, keep_place: bool, at_once: bool) -> list[Future[Any]]:
+        """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background.
+
+        One that waited in the worker and comes back `at_once` goes on counting as present, until that time is
+        over: nobody behind it goes first in between, be it that its worker is restarted.
+        """
         if self.hold is None and not self._asked:
+            return []
+        seated = self._seat is not None and not self._seat.evicted
+        if keep_place and at_once and seated and self._in_line:
             return []
         hold = self.hold or self._hold(Granted(token=0, slot=0), clock())
         if keep_place and not self.want.fail_fast:
@@ -174,11 +129,21 @@ class LockRequest:
             seat.on_eviction = lambda: loop.call_soon_threadsafe(wake.set)
             while waiting is not None:
                 await self._sleep(wake, waiting)
-                if seat.evicted or clock() >= self._hot_until:
-                    raise await self._come_back(waiting)
+                if seat.evicted:
+                    raise self._sent_away(waiting)
+                if clock() >= self._hot_until:
+                    raise self._not_acquired(waiting, policy.AT_ONCE)
                 waiting = await self.ask()
                 if waiting is not None:
-                    seat.tell(policy.turn(waiting, self._claim.limit), guessed=waiting.mean_hold is None)
+                    self._terms.room.tell(
+                        seat, policy.turn(waiting, self._claim.limit), guessed=waiting.mean_hold is None
+                    )
+                    if self._renews_budget(waiting):
+                        raise self._not_acquired(waiting, policy.AT_ONCE)
+
+    def _renews_budget(self, state: Waiting) -> bool:
+        left = self._hot_until - clock()
+        return not self._stays and policy.renews_budget(state, self._claim.limit, self._terms.budget, left)
 
     async def _sleep(self, wake: asyncio.Event, state: Waiting) -> None:
         """Until a wake-up, the next poll, or the end of what this attempt may wait."""
@@ -199,7 +164,7 @@ class LockRequest:
             raise LockNotAcquired(
                 f"lock {claim.lock}: schedule_to_close_timeout ran out before the lock was free"
             )
-        self._asked = True
+        self._asked, self._in_line = True, False
         answer = await self._terms.store.acquire(
             claim, lease=timedelta(seconds=length), queueing=None if want.fail_fast else self._queueing
         )
@@ -207,6 +172,7 @@ class LockRequest:
             if want.fail_fast:
                 self._asked = False
                 raise LockBusy(f"lock {claim.lock} is not free: {answer.held} of {claim.limit} held")
+            self._in_line = True
             return answer
         hold = self._hold(answer, sent)
         if hold.lease.lost:
@@ -232,20 +198,22 @@ class LockRequest:
         )
         return Hold(self._claim, lease, full, self._terms.on_lost, grant.ticket)
 
-    async def _come_back(self, state: Waiting) -> LockNotAcquired:
+    def _sent_away(self, state: Waiting) -> LockNotAcquired:
+        """The error to yield with where there is no seat to wait in."""
+        terms = self._terms
+        delay = policy.retry_delay(
+            state,
+            self._claim.limit,
+            terms.budget,
+            waited=terms.attempt.waited,
+            until_deadline=terms.until_deadline,
+        )
+        return self._not_acquired(state, delay)
+
+    def _not_acquired(self, state: Waiting, delay: timedelta) -> LockNotAcquired:
         """The error to yield with: it says what whoever looks at the waiting activity wants to know."""
-        lock, limit = self._claim.lock, self._claim.limit
-        delay = policy.retry_delay(state, limit, self._terms.budget, self._terms.until_deadline)
-        holders: tuple[HolderState, ...] = ()
-        with contextlib.suppress(LockError):
-            holders = (await self._terms.store.inspect(lock, waiters=0)).holders
         log.info("lock.parked", place=state.ahead + 1, back_in=delay.total_seconds(), **self._facts())
-        return LockNotAcquired(policy.explain(lock, limit, state, holders), delay)
+        return LockNotAcquired(policy.explain(self._claim.lock, self._claim.limit, state), delay)
 
     def _facts(self) -> dict[str, Any]:
         return {"lock": str(self._claim.lock), **self._claim.party.as_dict()}
-
-
-def new_owner() -> str:
-    """An owner id: single-use, so that no late answer can be taken for another acquisition's."""
-    return secrets.token_hex(16)

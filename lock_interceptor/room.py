@@ -11,7 +11,7 @@ MAX_WAITERS = 25
 """How many wait in a worker where each of them occupies a permit that other activities want too."""
 
 FRESH = 1.0
-"""Seconds for which it can be relied on what a waiter was told: those who are sent away come back as late."""
+"""Seconds for which it can be relied on what a waiter was told."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,10 +31,6 @@ class Seat:
     on_eviction: Callable[[], object] | None = None
     """Called when that happens, or when it should ask again for its turn; from the thread of whoever came."""
 
-    def tell(self, turn: float, *, guessed: bool = False) -> None:
-        """Note what is known now."""
-        self.turn, self.guessed, self.told = turn, guessed, time.monotonic()
-
 
 class WaitingRoom:
     """Bounds how many activities wait in a worker, since each of them occupies a permit.
@@ -51,6 +47,11 @@ class WaitingRoom:
         self._seats: dict[Seat, None] = {}  # a set in order of arrival
 
     @property
+    def half_empty(self) -> bool:
+        """Whether there is so much space that nobody need be sent away for what is expected."""
+        return 2 * self.occupied < self.size
+
+    @property
     def occupied(self) -> int:
         """How many wait here, those included who have been asked to leave."""
         return len(self._seats)
@@ -60,36 +61,29 @@ class WaitingRoom:
 
         If it is full and somebody is farther from the front, that one is asked to leave.
 
-        Nobody has to leave for what was known long ago, when the line was longer: then those who seem to be
-        farther away are told to ask again, and whoever wants a seat tries again later.
-
         Args:
             turn: seconds until it is this waiter's turn.
             stays: it cannot come back later, so it gets a seat in any case, and keeps it.
             guessed: nobody knows yet how long holders take.
         """
-        seat, farthest = Seat(turn, stays, guessed), None
-        outdated: list[Seat] = []
+        seat = Seat(turn, stays, guessed)
         with self._lock:
-            staying = [other for other in self._seats if not other.evicted]
-            if len(staying) >= self.size:
-                movable = [other for other in staying if not other.stays]
-                farthest = max(movable, key=lambda other: other.turn, default=None)
-                if not stays:
-                    if farthest is None or farthest.turn <= turn:
-                        return None
-                    outdated = [other for other in movable if other.turn > turn and _outdated(other, seat)]
-                if farthest is not None and not outdated:
-                    farthest.evicted = True
-            if not outdated:
-                self._seats[seat] = None
-        for other in outdated or (farthest,):
-            if other is not None and other.on_eviction is not None:
-                other.on_eviction()
-        if outdated:
-            return None
+            staying = self._staying()
+            nearest = stays or any(other.turn > turn for other in staying if not other.stays)
+            if len(staying) >= self.size and not nearest:
+                return None
+            self._seats[seat] = None
+            called = self._make_room()
+        _call(called)
         self._changed()
         return seat
+
+    def tell(self, seat: Seat, turn: float, *, guessed: bool = False) -> None:
+        """Note what this waiter was told now."""
+        with self._lock:
+            seat.turn, seat.guessed, seat.told = turn, guessed, time.monotonic()
+            called = self._make_room()
+        _call(called)
 
     def leave(self, seat: Seat) -> None:
         """Give the seat back."""
@@ -97,11 +91,32 @@ class WaitingRoom:
             self._seats.pop(seat, None)
         self._changed()
 
+    def _staying(self) -> list[Seat]:
+        return [seat for seat in self._seats if not seat.evicted]
+
+    def _make_room(self) -> list[Seat]:
+        """Whom to call: the farthest have to leave if there are too many.
+
+        Nobody has to leave for what was known long ago, when the line was longer: then those who seem to be
+        farthest are to ask again, and there may be too many here until they have.
+        """
+        staying = self._staying()
+        too_many = len(staying) - self.size
+        if too_many <= 0:
+            return []
+        latest = max(staying, key=lambda seat: seat.told)
+        movable = (seat for seat in staying if not seat.stays)
+        farthest = sorted(movable, key=lambda seat: seat.turn, reverse=True)[:too_many]
+        for seat in farthest:
+            seat.evicted = latest.told - seat.told <= FRESH and latest.guessed == seat.guessed
+        return farthest
+
     def _changed(self) -> None:
         if self.on_change is not None:
             self.on_change()
 
 
-def _outdated(seat: Seat, newcomer: Seat) -> bool:
-    """Whether the two were told things that cannot be compared: an old one, or a guess and an estimate."""
-    return newcomer.told - seat.told > FRESH or seat.guessed != newcomer.guessed
+def _call(seats: list[Seat]) -> None:
+    for seat in seats:
+        if seat.on_eviction is not None:
+            seat.on_eviction()

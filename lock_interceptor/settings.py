@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NoReturn, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -48,15 +48,20 @@ def _host_and_port(text: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{text}")
         port = 26379 if parts.port is None else parts.port
-        if parts.netloc == text and parts.hostname and port and not set("@ ") & set(text):
+        if parts.netloc == text and parts.hostname and port and not _odd(text):
             return parts.hostname, port
     except ValueError:
         pass
     raise ValueError("must be host:port,host:port,...")
 
 
+def _odd(text: str) -> bool:
+    """Whether it has what no host has: neither logins nor what terminals obey must get into messages."""
+    return bool(set("@ ") & set(text)) or not text.isprintable()
+
+
 def _host(value: str) -> str:
-    if not value.strip() or set("/@ []") & set(value) or value.count(":") == 1:
+    if not value.strip() or set("/[]") & set(value) or _odd(value) or value.count(":") == 1:
         raise ValueError("must be a host alone: its port goes into REDIS_PORT, a whole URL into REDIS_URL")
     return value
 
@@ -73,9 +78,11 @@ def _port(value: object) -> object:
 def _redis_url(value: SecretStr) -> SecretStr:
     try:
         parts = urlsplit(value.get_secret_value())
-        place = parts.path if parts.scheme == "unix" else parts.hostname
-        # a "#" in a password that is not encoded cuts off the host
-        if parts.scheme in ("redis", "rediss", "unix") and place and parts.port != 0 and not parts.fragment:
+        place = parts.path if parts.scheme == "unix" else parts.hostname or ""
+        # "#", "/" and "?" in a password that is not encoded cut it in two, and one half poses as the host
+        cut = parts.fragment or (parts.scheme != "unix" and "@" in parts.path + parts.query)
+        known = parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+        if known and place and place.isprintable() and not cut:
             return value
     except ValueError:
         pass
@@ -84,21 +91,26 @@ def _redis_url(value: SecretStr) -> SecretStr:
     )
 
 
+def _encodable(value: SecretStr) -> SecretStr:
+    try:
+        value.get_secret_value().encode()
+    except UnicodeEncodeError:  # when logging in, it would quote the password
+        raise ValueError("must be text that UTF-8 can encode") from None
+    return value
+
+
 def _between(low: timedelta, high: timedelta) -> AfterValidator:
     def check(value: timedelta) -> timedelta:
-        if not low <= value <= high:
-            raise ValueError(f"must be {low.total_seconds():g} to {high.total_seconds():g} seconds")
-        return value
+        if low <= value <= high:
+            return value
+        raise ValueError(f"must be {low.total_seconds():g} to {high.total_seconds():g} seconds")
 
     return AfterValidator(check)
 
 
 Seconds = Annotated[timedelta, BeforeValidator(_from_seconds)]
+Secret = Annotated[SecretStr, AfterValidator(_encodable)]
 Hosts = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_hosts)]
-
-
-def _variable(*names: str) -> AliasChoices:
-    return AliasChoices(*names)
 
 
 class LockSettings(BaseSettings):
@@ -119,16 +131,16 @@ class LockSettings(BaseSettings):
         "default",
         pattern=r"\S",
         max_length=MAX_NAME_BYTES,
-        validation_alias=_variable("APPLICATION_NAME", "ATLAN_APPLICATION_NAME"),
+        validation_alias=AliasChoices("APPLICATION_NAME", "ATLAN_APPLICATION_NAME"),
     )
     """Scope of the lock names: two applications may use one name for two locks."""
-    redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] | None = None
+    redis_url: Annotated[Secret, AfterValidator(_redis_url)] | None = None
     """``redis://``, ``rediss://`` (TLS) or ``unix://``; goes before the single settings below."""
     redis_host: Annotated[str, AfterValidator(_host)] = "localhost"
     redis_port: Annotated[int, BeforeValidator(_port)] = Field(6379, ge=1, le=65535)
     redis_db: int = Field(0, ge=0)
-    redis_username: str | None = None
-    redis_password: SecretStr | None = None
+    redis_username: str | None = Field(None, repr=False)
+    redis_password: Secret | None = None
     redis_tls: bool = False
     redis_tls_ca_file: FilePath | None = None
     redis_tls_cert_file: FilePath | None = None
@@ -137,34 +149,35 @@ class LockSettings(BaseSettings):
     """``host:port`` of each Sentinel, separated by commas."""
     redis_sentinel_service: str = Field(
         "mymaster",
-        validation_alias=_variable("REDIS_SENTINEL_SERVICE", "REDIS_SENTINEL_SERVICE_NAME"),
+        pattern=r"^[^\x00-\x20\x7f]+$",
+        validation_alias=AliasChoices("REDIS_SENTINEL_SERVICE", "REDIS_SENTINEL_SERVICE_NAME"),
     )
-    redis_sentinel_username: str | None = None
-    redis_sentinel_password: SecretStr | None = None
+    redis_sentinel_username: str | None = Field(None, repr=False)
+    redis_sentinel_password: Secret | None = None
     redis_cluster: bool = False
-    disabled: bool = Field(default=False, validation_alias=_variable("IS_LOCKING_DISABLED"))
+    disabled: bool = Field(default=False, validation_alias=AliasChoices("IS_LOCKING_DISABLED"))
     """Run everything unlocked. Said once per worker, loudly."""
     retry_interval: Annotated[Seconds, _between(timedelta(milliseconds=100), timedelta(minutes=5))] = Field(
         timedelta(seconds=5),
-        validation_alias=_variable("LOCK_RETRY_INTERVAL", "LOCK_RETRY_INTERVAL_SECONDS"),
+        validation_alias=AliasChoices("LOCK_RETRY_INTERVAL", "LOCK_RETRY_INTERVAL_SECONDS"),
     )
     """How often a waiter asks again when nothing woke it."""
     lease: Annotated[Seconds, _between(MIN_LEASE, MAX_LEASE)] = Field(
-        timedelta(seconds=30), validation_alias=_variable("LOCK_LEASE_SECONDS")
+        timedelta(seconds=30), validation_alias=AliasChoices("LOCK_LEASE_SECONDS")
     )
     """How long a dead worker's place stays taken. Renewed every third of it."""
     max_wait: Annotated[Seconds, _between(timedelta(0), timedelta(hours=1))] = Field(
-        timedelta(seconds=30), validation_alias=_variable("LOCK_MAX_WAIT_SECONDS")
+        timedelta(seconds=30), validation_alias=AliasChoices("LOCK_MAX_WAIT_SECONDS")
     )
     """How long one attempt waits inside a worker before it yields its permit, keeping its place."""
     max_waiters: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, validation_alias=_variable("LOCK_MAX_WAITERS")
+        None, validation_alias=AliasChoices("LOCK_MAX_WAITERS")
     )
     """How many activities wait inside a worker at once; by default 25, or 1000 with `LockPlugin`."""
-    durability: Durability | None = Field(None, validation_alias=_variable("LOCK_DURABILITY"))
+    durability: Durability | None = Field(None, validation_alias=AliasChoices("LOCK_DURABILITY"))
     """``primary``, ``failover`` or ``strict``; by default as suits the kind of Redis."""
     key_prefix: str = Field(
-        "lock", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", validation_alias=_variable("LOCK_KEY_PREFIX")
+        "lock", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", validation_alias=AliasChoices("LOCK_KEY_PREFIX")
     )
     """What all keys and channels in Redis begin with."""
 
@@ -180,6 +193,10 @@ class LockSettings(BaseSettings):
             return
         # not while the original is handled: it knows the values, one may be a password, and it would be kept
         raise LockConfigurationError(problems)
+
+    def __getstate__(self) -> NoReturn:
+        """Refuse to be pickled: the passwords would be in it as they are."""
+        raise TypeError("LockSettings hold passwords and are not pickled: let each process read its own")
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

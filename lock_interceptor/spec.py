@@ -6,9 +6,11 @@ Needs the standard library only, because workflow files import activity modules.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any, Literal
 
 from lock_interceptor.errors import LockConfigurationError
@@ -113,10 +115,15 @@ def resolve_key(spec: LockSpec, activity: str, args: tuple[Any, ...]) -> str | N
     try:
         key = spec.key(*args)
     except Exception as error:
+        problem = f"{type(error).__name__}{_place(error)}"
+    else:
+        problem = ""
+    # not while the original is handled: it may quote the arguments, and histories show failures as they are
+    if problem:
         raise LockConfigurationError(
-            f"{where} raised {type(error).__name__} for {len(args)} argument(s); it must accept the "
-            "activity's arguments (of a method all but self) and return a string"
-        ) from error
+            f"{where} raised {problem} for {len(args)} argument(s); it must accept the activity's arguments "
+            "(of a method all but self) and return a string"
+        )
     if not isinstance(key, str):
         raise LockConfigurationError(f"{where} returned {type(key).__name__}, not a string")
     try:
@@ -128,3 +135,9 @@ def resolve_key(spec: LockSpec, activity: str, args: tuple[Any, ...]) -> str | N
             f"{where} returned a string of {size} bytes, allowed are 1 to {MAX_NAME_BYTES}"
         )
     return _plain(key)
+
+
+def _place(error: Exception) -> str:
+    """The line of the key function, unless it was not even entered."""
+    frames = traceback.extract_tb(error.__traceback__, limit=2)[1:]
+    return f" at {PurePath(frames[0].filename).name}:{frames[0].lineno}" if frames else ""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from lock_interceptor.lease import label
+from lock_interceptor.lease import label, printable
 
 DEFAULT_PRIORITY = 3
 """What Temporal takes for a task without a ``priority_key``."""
@@ -50,6 +50,12 @@ class Party:
     worker: str = ""
     """Identity of the worker."""
 
+    def __post_init__(self) -> None:
+        # whoever starts a workflow chooses its id, and terminals obey what they are shown
+        for name, value in self.as_dict().items():
+            if isinstance(value, str):
+                object.__setattr__(self, name, printable(value))
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for logs and for the store."""
         return asdict(self)
@@ -73,6 +79,11 @@ class Claim:
     limit: int
     priority: int = DEFAULT_PRIORITY
     """Lower goes first, 1 to 9; before the time of arrival."""
+    usual_lease: timedelta = timedelta(0)
+    """How long a lease of this lock usually is, where a request asks for less because its deadline is near.
+
+    A grant that a failover made the store forget may last as long.
+    """
     party: Party = Party()
 
 
@@ -107,11 +118,14 @@ class Waiting:
     held: int
     """How many hold the lock."""
     mean_hold: timedelta | None = None
-    """Running mean of how long a holder keeps the lock; None while nobody has released yet."""
+    """Running mean of how long a holder keeps the lock, slow to rise and quick to fall: rather too short than
+    too long. None while nobody has released yet."""
     next_expiry: timedelta | None = None
     """Until the nearest lease ends if nobody renews it; None if nobody holds the lock."""
     settling: timedelta | None = None
     """After a failover or restart nothing is granted for so long, since a grant may have been forgotten."""
+    holders: tuple[HolderState, ...] = ()
+    """The three that have held it longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,25 +7,33 @@ it parks its place in line, and comes back as the next attempt shortly before it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lock_interceptor.store import HolderState, LockId, Waiting
+from lock_interceptor.store import LockId, Waiting
 
 MIN_DELAY = 1.0
 """Seconds: the server does not come back sooner, whatever it is told."""
 MAX_DELAY = 60.0
 NEAR = 2
-"""Waiters per slot that wait hot whatever is expected: estimates are wrong, and a slot should not wait."""
+"""Waiters per slot that are present whatever is expected: estimates are wrong, and a slot should not wait."""
 EARLY = 0.2
 """Part of the expected wait by which a parked waiter comes back early, and the least of it in seconds."""
 EARLY_SECONDS = 2.0
+AWAY = 6.0
+"""Seconds for which the foremost parked waiter stays away at most: ten returns a minute, of two requests."""
+AWAY_PER_PARKED = 0.1
+"""Seconds for each parked one ahead, if that is longer: a long line asks little more than a short one."""
+AWAY_PER_HOLD = 0.25
+"""Part of a usual hold, if that is longer: to miss so much of a turn does not matter."""
+AWAY_PER_WAITED = 0.75
+"""Part of the time that it has waited, if that is shorter: what it was told at first may change soon."""
 LAST_WORDS = 0.3
 """Seconds before a timeout at which the last attempt reports who held the lock."""
 MIN_PRESENCE = 2.0
 """Seconds: time for a new connection."""
-SHUTDOWN_DELAY = timedelta(seconds=1)
+AT_ONCE = timedelta(seconds=MIN_DELAY)
+"""For one that could go on waiting, but not in this attempt or this worker."""
 KEEP_PLACE = 600.0
 """Seconds for which a place outlives the attempt, for the server to start the next one."""
 
@@ -72,8 +80,8 @@ def expected_wait(waiting: Waiting, limit: int) -> float | None:
 
 
 def is_near(waiting: Waiting, limit: int) -> bool:
-    """Whether this waiter is so near to the front that it should be there when a slot is free."""
-    return waiting.ahead < NEAR * limit
+    """Whether so few of those ahead are present that this waiter should be there when a slot is free."""
+    return waiting.place <= NEAR * limit
 
 
 def waits_hot(waiting: Waiting, limit: int, budget_left: float) -> bool:
@@ -82,22 +90,41 @@ def waits_hot(waiting: Waiting, limit: int, budget_left: float) -> bool:
     return is_near(waiting, limit) or expected is None or expected <= budget_left
 
 
+def renews_budget(waiting: Waiting, limit: int, budget: float, left: float) -> bool:
+    """Whether to yield and come straight back now, rather than have the budget end just before the turn."""
+    expected = expected_wait(waiting, limit)
+    used_up = left < budget / 2 and not is_near(waiting, limit)
+    return used_up and expected is not None and left < 2 * expected  # it may well take twice as long
+
+
 def turn(waiting: Waiting, limit: int) -> float:
     """Seconds until this waiter's turn; a guess where nobody has released yet, good enough to compare by."""
-    expected = expected_wait(waiting, limit)
-    return (waiting.ahead + 1) / limit if expected is None else expected
+    expected, turns = expected_wait(waiting, limit), (waiting.ahead + 1) / limit
+    return turns if expected is None else max(expected, turns / 1000)
 
 
-def retry_delay(waiting: Waiting | None, limit: int, budget: float, until_deadline: float) -> timedelta:
-    """When the next attempt should come: shortly before its turn, and never past the deadline.
+def longest_absence(waiting: Waiting, waited: float) -> float:
+    """Seconds for which a parked waiter stays away at most, since what is expected may be far too long.
 
-    Early enough to be there when the turn comes a little sooner, and late enough not to spend the next
-    attempt's budget. A delay past schedule-to-close would fail the activity at once.
+    One hold that took minutes says little of the next one. So those who are parked come back in turn, the
+    foremost most often, and a slot that is free early soon finds somebody to take it.
     """
-    expected = None if waiting is None or is_near(waiting, limit) else expected_wait(waiting, limit)
-    delay = MIN_DELAY
+    parked = waiting.ahead + 1 - waiting.place
+    hold = 0.0 if waiting.mean_hold is None else waiting.mean_hold.total_seconds()
+    return min(AWAY_PER_WAITED * waited, max(AWAY, AWAY_PER_PARKED * parked, AWAY_PER_HOLD * hold))
+
+
+def retry_delay(
+    waiting: Waiting, limit: int, budget: float, *, waited: float, until_deadline: float
+) -> timedelta:
+    """When the next attempt of one that has waited for so long, and is parked now, should come.
+
+    Shortly before its turn: early enough to be there when the turn comes a little sooner, and late enough not
+    to spend the next attempt's budget. Never past the deadline, which would fail the activity at once.
+    """
+    expected, delay = expected_wait(waiting, limit), longest_absence(waiting, waited)
     if expected is not None:
-        delay = expected - min(budget / 2, max(EARLY * expected, EARLY_SECONDS))
+        delay = min(delay, expected - min(budget / 2, max(EARLY * expected, EARLY_SECONDS)))
     latest = min(MAX_DELAY, until_deadline - 2 * MIN_DELAY)
     return timedelta(seconds=max(min(delay, latest), MIN_DELAY))
 
@@ -135,7 +162,7 @@ def keep_place(allowance: Allowance) -> timedelta:
     return timedelta(seconds=max(seconds, MIN_DELAY))
 
 
-def explain(lock: LockId, limit: int, waiting: Waiting, holders: Sequence[HolderState]) -> str:
+def explain(lock: LockId, limit: int, waiting: Waiting) -> str:
     """Why an activity waits, for whoever looks at it: lock, limit, place, expected wait and holders."""
     text = f"lock {lock}: {waiting.held} of {limit} held, place {waiting.ahead + 1} in line"
     if waiting.settling is not None:
@@ -143,9 +170,11 @@ def explain(lock: LockId, limit: int, waiting: Waiting, holders: Sequence[Holder
         text += f", nothing is granted for {left:.0f} s after a failover or restart"
     expected = expected_wait(waiting, limit)
     if expected is not None:
-        text += f", expected wait about {max(round(expected), 1)} s"
-    if holders:
-        listed = [f"{holder.party} since {holder.held_for.total_seconds():.0f} s" for holder in holders[:3]]
-        more = [f"{len(holders) - 3} more"] if len(holders) > 3 else []
+        text += f", expected wait about {max(round(expected), 1)} s or more"
+    if waiting.holders:
+        listed = [
+            f"{holder.party} since {holder.held_for.total_seconds():.0f} s" for holder in waiting.holders
+        ]
+        more = [f"{waiting.held - len(listed)} more"] if waiting.held > len(listed) else []
         text += f"; held by {', '.join(listed + more)}"
     return text

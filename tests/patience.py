@@ -11,9 +11,9 @@ from redis_tools import LEASE
 from lock_interceptor.acquisition import Acquisition
 from lock_interceptor.keeper import Hold, LeaseKeeper
 from lock_interceptor.lease import clock
-from lock_interceptor.request import Terms, Want
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Claim, LockStore
+from lock_interceptor.terms import Terms, Want
 from lock_interceptor.waiting import Allowance
 
 
@@ -24,6 +24,13 @@ class Patient:
     started: float = field(default_factory=clock)
     allowance: Allowance = field(default_factory=lambda: Allowance(schedule_to_close=600, start_to_close=600))
     check_every: float = 60.0
+    used_before: float = 0.0
+    """Seconds that the attempts before this one took."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the activity was scheduled."""
+        return self.used_before + clock() - self.started
 
     def check(self) -> None:
         """Nothing keeps it from waiting."""

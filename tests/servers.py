@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lock_interceptor.dev import RedisServer
-from lock_interceptor.dev.process import HOST, free_ports, packaged_binary
+from lock_interceptor.dev.process import HOST, PortTakenError, free_ports, packaged_binary
 
 _SLOTS = 16_384
 _REPLICATE_AT_ONCE = ("--repl-diskless-sync-delay", "0", "--repl-diskless-load", "on-empty-db")
@@ -79,9 +79,15 @@ class _Servers:
 
     def __enter__(self) -> Self:
         """Start all and return when they work together."""
-        with self._running:
-            self._start()
-            self._running = self._running.pop_all()
+        for last in (False, False, True):
+            try:
+                with self._running:
+                    self._start()
+                    self._running = self._running.pop_all()
+                break
+            except PortTakenError:  # those that have to be known beforehand may be gone meanwhile
+                if last:
+                    raise
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -17,9 +17,9 @@ from lock_interceptor.dev import RedisServer
 from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.redis_store import RedisLockStore, wakeups
-from lock_interceptor.request import Want
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.settings import LockSettings
+from lock_interceptor.terms import Want
 
 CLIENTS = 24
 BODY = 0.01

@@ -15,9 +15,9 @@ from lock_interceptor import LockBusy, LockLost, LockNotAcquired, LockStoreUnava
 from lock_interceptor.guard import Guard, Loss
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
-from lock_interceptor.request import Want
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Granted, LockId, LockState, Waiting
+from lock_interceptor.terms import Want
 from lock_interceptor.waiting import Allowance
 
 LEASE = timedelta(seconds=2)
@@ -209,13 +209,55 @@ async def test_busy_among_several(guard: Guard, store: FlakyStore) -> None:
 async def test_place_of_an_attempt_that_yields(
     guard: Guard, store: FlakyStore, allowance: Allowance, kept: int
 ) -> None:
-    """The place is kept for the next attempt, and given up if there cannot be one."""
+    """The place is kept for the next attempt, and given up if there cannot be one.
+
+    It comes straight back, and counts as present meanwhile: nobody behind it goes first.
+    """
     other = new_claim(LockId("app", "lock"))
     await store.acquire(other, lease=timedelta(minutes=1))
     with pytest.raises(LockNotAcquired, match="1 of 1 held, place 1 in line"):
         await guard.run([want()], Patient(allowance=allowance), body)
     now = await state(store)
-    assert (now.waiting, [waiter.present for waiter in now.waiters]) == (kept, [False] * kept)
+    assert (now.waiting, [waiter.present for waiter in now.waiters]) == (kept, [True] * kept)
+    await store.release(other)
+    later = await store.acquire(new_claim(other.lock), lease=timedelta(minutes=1), queueing=QUEUEING)
+    assert isinstance(later, Waiting if kept else Granted)
+
+
+async def test_place_of_one_that_is_sent_away(store: FlakyStore) -> None:
+    """Who finds no seat is not waited for by those behind it, but keeps its place."""
+    keeper, other, mine = LeaseKeeper(store), new_claim(LockId("app", "lock")), want()
+    guard = Guard(
+        store, keeper, WaitingRoom(0), retry_interval=timedelta(seconds=0.2), max_wait=timedelta(seconds=60)
+    )
+    await store.acquire(other, lease=timedelta(minutes=1))
+    with pytest.raises(LockNotAcquired, match="1 of 1 held, place 1 in line"):
+        await guard.run([mine], Patient(), body)
+    assert [waiter.present for waiter in (await state(store)).waiters] == [False]
+    await store.release(other)
+    later = await store.acquire(new_claim(other.lock), lease=timedelta(minutes=1), queueing=QUEUEING)
+    assert isinstance(later, Granted)
+    assert [waiter.waiter for waiter in (await state(store)).waiters] == [mine.claim.waiter]
+    await keeper.close()
+
+
+async def test_place_of_one_that_may_hold_the_lock(guard: Guard, store: FlakyStore) -> None:
+    """Who yields without knowing whether its last request was granted gives back what it may hold."""
+    other = new_claim(LockId("app", "lock"))
+    await store.acquire(other, lease=timedelta(minutes=1))
+    run = asyncio.create_task(guard.run([want()], Patient(allowance=SHORT), body))
+
+    async def in_line() -> bool:
+        return (await state(store)).waiting > 0
+
+    await until(in_line, "it stands in line")
+    store.after["acquire"] = ALWAYS
+    await store.release(other)
+    with pytest.raises(LockStoreUnavailable):
+        await run
+    now = await state(store)
+    assert not now.holders
+    assert [waiter.present for waiter in now.waiters] == [False]
 
 
 async def test_one_that_steps_back_keeps_its_place(guard: Guard, store: FlakyStore) -> None:

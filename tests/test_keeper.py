@@ -13,7 +13,7 @@ from redis_tools import new_claim
 from stage import until
 from structlog.testing import capture_logs
 
-from lock_interceptor.keeper import Hold, LeaseKeeper, margin
+from lock_interceptor.keeper import Hold, LeaseKeeper, in_bunches, margin
 from lock_interceptor.lease import Lease, clock
 from lock_interceptor.store import Granted
 
@@ -63,6 +63,14 @@ async def test_renews(store: FlakyStore, keeper: LeaseKeeper) -> None:
     assert not hold.lease.lost
     assert await answered(keeper.release(hold)) is True
     assert not lost
+
+
+def test_renewals_of_many_locks_come_in_bunches() -> None:
+    """Locks are renewed at different times, lest they all come at once; but at few, since waking up costs."""
+    delays = [in_bunches(10.0, 10.0) for _ in range(1000)]
+    assert all(9.0 <= delay <= 11.2 for delay in delays)
+    moments = {round((clock() + in_bunches(10.0, 10.0)) * 100) for _ in range(1000)}
+    assert 15 <= len(moments) <= 25
 
 
 async def test_short_outage(store: FlakyStore, keeper: LeaseKeeper) -> None:

@@ -18,6 +18,7 @@ FLOORS = (
     ("marker", "settings", "metrics", "store"),
     ("redis_store", "testing", "waiting"),
     ("keeper",),
+    ("terms",),
     ("request",),
     ("acquisition",),
     ("guard",),

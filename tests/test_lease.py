@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -35,6 +36,14 @@ def turned(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake = Clock()
     monkeypatch.setattr(module, "clock", fake)
     return fake
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")
+def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop or a paused virtual machine finds its leases over when it wakes up, as Redis does."""
+    slept = {time.CLOCK_BOOTTIME: 7200.0, time.CLOCK_MONOTONIC: 0.0}
+    monkeypatch.setattr(time, "clock_gettime", slept.__getitem__)
+    assert clock() == slept[time.CLOCK_BOOTTIME]
 
 
 def lease(

@@ -13,6 +13,8 @@ EXECUTIONS = 60
 BODY = 0.2
 SEATS = 6
 MAX_WAIT = 2.0
+HEARTBEAT = 5.0
+"""Seconds after which the server misses an attempt that it gave to a worker which was just stopping."""
 
 
 class Turns:
@@ -45,7 +47,7 @@ class Turns:
 async def queue_up(stage: Stage, handles: list[Any], count: int) -> None:
     """Start executions one after another, each when the one before stands in line or has had its turn."""
     for _ in range(count):
-        handle = await stage.start("in_line", len(handles), schedule_to_close=100)
+        handle = await stage.start("in_line", len(handles), schedule_to_close=100, heartbeat=HEARTBEAT)
         handles.append(handle)
 
         async def arrived(workflow: str = handle.id) -> bool:
@@ -53,6 +55,18 @@ async def queue_up(stage: Stage, handles: list[Any], count: int) -> None:
             return any(each.party.workflow == workflow for each in (*state.waiters, *state.holders))
 
         await until(arrived, "it is in line")
+
+
+def report(turns: Turns, what: str) -> list[int]:
+    """Print what was seen; returns by how many each of those was overtaken who were."""
+    overtaken, parked = [late for late in turns.late() if late], sum(n > 1 for n in turns.attempts)
+    print(
+        f"\n{what}: {EXECUTIONS} in line, {parked} of them came back, up to {max(turns.attempts)} attempts, "
+        f"{len(overtaken)} overtaken, by {max(overtaken, default=0)} at most"
+    )
+    assert sorted(turns.order) == list(range(EXECUTIONS))
+    assert parked > EXECUTIONS // 2
+    return overtaken
 
 
 async def test_order_of_arrival(stage: Stage) -> None:
@@ -63,13 +77,42 @@ async def test_order_of_arrival(stage: Stage) -> None:
         await queue_up(stage, handles, EXECUTIONS)
         await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 90)
 
-    overtaken = [late for late in turns.late() if late]
-    print(
-        f"\n{EXECUTIONS} in line, {sum(attempt > 1 for attempt in turns.attempts)} of them parked, up to "
-        f"{max(turns.attempts)} attempts, {len(overtaken)} overtaken, by {max(overtaken, default=0)} at most"
-    )
-    assert sorted(turns.order) == list(range(EXECUTIONS))
-    assert sum(attempt > 1 for attempt in turns.attempts) > EXECUTIONS // 2
+    overtaken = report(turns, "one worker")
     # a loaded server may bring somebody back a moment late, and a turn or two are gone by then
     assert max(overtaken, default=0) <= 2
     assert len(overtaken) <= SEATS
+
+
+async def test_order_over_a_restart(stage: Stage) -> None:
+    """Turns come in order of arrival though the worker is restarted while everybody waits."""
+    turns, handles = Turns(), []
+    stage = stage.with_settings(max_waiters=SEATS, max_wait=timedelta(seconds=MAX_WAIT))
+    async with stage.worker(turns.activity()):
+        await queue_up(stage, handles, EXECUTIONS)
+        await until(lambda: len(turns.order) >= EXECUTIONS // 2, "half of the turns", 60)
+        # the body that runs ends in peace; all others come back with their places
+    async with stage.worker(turns.activity()):
+        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 90)
+
+    overtaken = report(turns, "restarted")
+    assert max(overtaken, default=0) <= 2
+    assert len(overtaken) <= SEATS
+
+
+async def test_order_with_a_seat_for_everybody(stage: Stage) -> None:
+    """Where all can wait in the worker order is exact, though every attempt ends and the next one comes."""
+    turns, handles = Turns(), []
+    stage = stage.with_settings(max_waiters=4 * EXECUTIONS, max_wait=timedelta(seconds=MAX_WAIT))
+    permits = 8 * EXECUTIONS
+
+    async def all_came_back() -> bool:
+        pending = await asyncio.gather(*(stage.pending(handle) for handle in handles))
+        return all(each is not None and each.attempt >= 4 for each in pending)
+
+    async with stage.somebody_else(), stage.worker(turns.activity(), max_concurrent_activities=permits):
+        await queue_up(stage, handles, EXECUTIONS)
+        await until(all_came_back, "four attempts of everybody", 60)
+    async with stage.worker(turns.activity(), max_concurrent_activities=permits):
+        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 90)
+
+    assert not report(turns, "a seat for everybody, the lock held at first, restarted")

@@ -42,6 +42,40 @@ def test_turns_move_on() -> None:
     assert (first.evicted, second.evicted) == (True, False)
 
 
+def test_nobody_leaves_for_what_was_known_long_ago() -> None:
+    """Whoever was told its turn long ago asks again first; then the farthest leaves, be it the newcomer."""
+    room, asked = WaitingRoom(2), []
+    first, second = room.enter(50), room.enter(90)
+    assert first is not None
+    assert second is not None
+    for seat in (first, second):
+        seat.told -= 60
+        seat.on_eviction = lambda seat=seat: asked.append(seat)
+    newcomer = room.enter(2)
+
+    assert newcomer is not None
+    assert asked == [second]
+    assert not second.evicted
+    room.tell(second, 1)
+    assert asked == [second, first]
+    assert not first.evicted
+    room.tell(first, 3)
+    assert (first.evicted, second.evicted, newcomer.evicted) == (True, False, False)
+
+
+def test_guesses_and_estimates_are_not_compared() -> None:
+    """While nobody knows how long holders take, turns are guesses: whoever made one asks again first."""
+    room = WaitingRoom(1)
+    early = room.enter(5, guessed=True)
+    assert early is not None
+    late = room.enter(4)
+    assert late is not None
+
+    assert not early.evicted
+    room.tell(early, 1)
+    assert (early.evicted, late.evicted) == (False, True)
+
+
 def test_who_cannot_come_back_always_gets_a_seat_and_keeps_it() -> None:
     """An attempt that a yield would fail is let in over the bound and never sent away."""
     room = WaitingRoom(1)

@@ -3,14 +3,20 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 
 import pytest
+import redis
 from patience import waiting
 from redis_tools import connections, eventually, new_claim, open_store, settings_for, take, until_answered
-from servers import SentinelSet, command
+from servers import SentinelSet, command, info
+from slot_moves import hung
+from structlog.testing import capture_logs
+from topologies import in_sync
 
 from lock_interceptor import LockConfigurationError, LockSettings, LockStoreUnavailable
+from lock_interceptor.dev import RedisServer
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.redis_store.keys import lock_key
 from lock_interceptor.store import Claim, Granted, Waiting
@@ -131,8 +137,69 @@ async def test_holding_and_waiting_go_on_after_a_failover() -> None:
                     await asyncio.wait_for(next_one, 10)
 
 
-async def _granted(store: RedisLockStore, claim: Claim) -> bool:
-    return isinstance(await until_answered(lambda: store.acquire(claim, lease=LEASE)), Granted)
+async def test_each_failover_brings_one_grace() -> None:
+    """Failovers on demand: after each one lease without new grants, while holders renew and tokens rise."""
+    short = timedelta(seconds=1)
+    with SentinelSet() as servers:
+        settings = _settings(servers, redis_sentinel_password=None)
+        async with open_store(settings) as store:
+            held = new_claim(limit=3)
+            token = (await take(store, held, short)).token
+            assert await store.renew(held, lease=10 * LEASE)
+            for _ in range(2):
+                await _wait_for_replicas(servers, settings, held)
+                await eventually(lambda: _fails_over(servers), "a failover on demand", 20)
+                old = servers.primary
+                await asyncio.to_thread(servers.wait_for_failover, old.port)
+                # the old primary goes on as one for ten seconds, but without replicas
+                await eventually(lambda: _alone(old), "the end of its replicas")  # noqa: B023 - awaited here
+                claim, other = new_claim(held.lock, limit=3), new_claim(held.lock, limit=3)
+                answer = await until_answered(lambda: store.acquire(claim, lease=short))  # noqa: B023 - awaited
+                assert isinstance(answer, Waiting)
+                assert timedelta(0) < answer.settling <= short
+                assert await store.renew(held, lease=10 * LEASE)
+                await eventually(lambda: _granted(store, claim, short), "the end of the grace")  # noqa: B023
+                after = await until_answered(lambda: take(store, other, short))  # noqa: B023 - awaited
+                assert after.token > token
+                token = after.token
+
+
+def _alone(server: RedisServer) -> bool:
+    facts = info(server, "replication")
+    return facts["role"] == "slave" or facts["connected_slaves"] == "0"
+
+
+def _fails_over(servers: SentinelSet) -> bool:
+    """Ask for it; while a Sentinel is busy with the one before it refuses, which is an error."""
+    try:
+        return servers.ask(servers.sentinels[0], "FAILOVER", servers.service) == "OK"
+    except redis.ResponseError:
+        return False
+
+
+async def test_replicas_that_hang_are_done_without() -> None:
+    """By default locks are granted while no replica confirms them, with one warning, if a Sentinel agrees."""
+    with SentinelSet() as servers, ExitStack() as stack:
+        settings = _settings(servers, redis_sentinel_password=None)
+        async with open_store(settings) as store:
+            held = new_claim()
+            await eventually(lambda: in_sync(servers.primary, 2, "test"), "replicas in sync")
+            await take(store, held)
+            for replica in servers.replicas:
+                stack.enter_context(hung(replica))
+            with capture_logs() as logs:
+                for _ in range(3):
+                    await take(store, new_claim())
+            assert [entry["event"] for entry in logs] == ["lock.not_replicated"]
+            for sentinel in servers.sentinels:
+                stack.enter_context(hung(sentinel))
+            with pytest.raises(LockStoreUnavailable):
+                await store.acquire(new_claim(), lease=LEASE)
+            assert await store.renew(held, lease=LEASE)
+
+
+async def _granted(store: RedisLockStore, claim: Claim, lease: timedelta = LEASE) -> bool:
+    return isinstance(await until_answered(lambda: store.acquire(claim, lease=lease)), Granted)
 
 
 async def _wait_for_replicas(servers: SentinelSet, settings: LockSettings, *claims: Claim) -> None:
@@ -140,9 +207,10 @@ async def _wait_for_replicas(servers: SentinelSet, settings: LockSettings, *clai
     keys = [lock_key(settings.key_prefix, claim.lock) for claim in claims]
 
     def have_all() -> bool:
-        cards = [
-            [command(each, "ZCARD", key) for key in keys] for each in (servers.primary, *servers.replicas)
-        ]
-        return 0 not in cards[0] and cards[0] == cards[1] == cards[2]
+        data = (servers.primary, *servers.replicas)
+        with suppress(redis.ConnectionError):  # Sentinel cuts all connections to one that it makes a replica
+            cards = [[command(each, "ZCARD", key) for key in keys] for each in data]
+            return 0 not in cards[0] and cards[0] == cards[1] == cards[2]
+        return False
 
     await eventually(have_all, "replication of the locks")

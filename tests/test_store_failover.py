@@ -1,5 +1,6 @@
 """The grace: after another primary took over, or a restart, nothing is granted for one lease."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,26 @@ async def test_the_longest_lease_counts(redis_bench: RedisBench) -> None:
     bench.forget_epoch()
     answer = await bench.wait(bench.claim("other", limit=3), lease=100)
     assert answer.settling.total_seconds() == 100
+
+
+async def test_a_short_request_does_not_shorten_the_grace(redis_bench: RedisBench) -> None:
+    """Near its deadline an attempt asks for less than a lease that was forgotten may last."""
+    bench, usual = redis_bench, timedelta(seconds=LEASE)
+    await bench.hold(bench.claim("short", usual_lease=usual), lease=2)
+    await bench.release(bench.claim("short", usual_lease=usual))
+    bench.forget_epoch()
+    answer = await bench.wait(bench.claim("another", usual_lease=usual), lease=2)
+    assert answer.settling.total_seconds() == LEASE
+
+
+async def test_a_short_lease_does_not_shorten_the_grace(redis_bench: RedisBench) -> None:
+    """That of a lock which was leased for longer before stays as long: the new primary may know no better."""
+    bench = redis_bench
+    for lease in (LEASE, 2):
+        await bench.hold(bench.claim("owner"), lease=lease)
+        await bench.release(bench.claim("owner"))
+    bench.forget_epoch()
+    assert (await bench.wait(bench.claim("another"), lease=2)).settling.total_seconds() == LEASE
 
 
 async def test_known_holders_go_on(redis_bench: RedisBench) -> None:

@@ -217,6 +217,20 @@ async def test_a_late_release_leaves_the_next_attempt_its_place(bench: Bench) ->
     await bench.hold(second)
 
 
+async def test_no_ticket_is_given_to_two(bench: Bench) -> None:
+    """Who remembers a ticket that the store forgot, and that somebody else got since, comes after him."""
+    party = Party(workflow="order-7")
+    first, other = bench.claim("first"), bench.claim("other", party=party)
+    forgotten = 300_000_000_001  # the first with the usual priority
+    await bench.hold(bench.claim("holder"))
+    await bench.wait(other)
+    await bench.park(first, ticket=forgotten)
+    await bench.wait(bench.claim("newcomer"))
+    assert await bench.line() == ["for-other", "for-first", "for-newcomer"]
+    parties = [waiter.party.workflow for waiter in (await bench.look()).waiters]
+    assert parties == ["order-7", "", ""]
+
+
 async def test_a_waiter_is_told_where_it_stands(bench: Bench) -> None:
     """Place counts those present, ahead counts all, held the holders, and the nearest expiry is told."""
     await bench.hold(bench.claim("short", limit=2), lease=7)
@@ -229,6 +243,20 @@ async def test_a_waiter_is_told_where_it_stands(bench: Bench) -> None:
     assert (answer.place, answer.ahead, answer.held) == (2, 2, 2)
     assert answer.next_expiry.total_seconds() == 5
     assert (answer.mean_hold, answer.settling) == (None, None)
+
+
+async def test_a_waiter_is_told_who_holds(bench: Bench) -> None:
+    """Those who have held the lock for longest, three at most, as `inspect` shows them."""
+    parties = [Party(workflow=f"order-{n}", activity="pick") for n in range(4)]
+    for n in (2, 0, 1, 3):
+        await bench.hold(bench.claim(f"holder{n}", limit=4, party=parties[n]), lease=20 + n)
+        bench.clock.step(1)
+    answer = await bench.wait(bench.claim("me", limit=4))
+    assert [holder.owner for holder in answer.holders] == ["holder2", "holder0", "holder1"]
+    assert [holder.party for holder in answer.holders] == [parties[2], parties[0], parties[1]]
+    assert [holder.held_for.total_seconds() for holder in answer.holders] == [4, 3, 2]
+    holders = (await bench.look()).holders
+    assert set(answer.holders) == {holder for holder in holders if holder.owner != "holder3"}
 
 
 async def test_inspecting_tells_who_waits(bench: Bench) -> None:

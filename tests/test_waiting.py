@@ -12,10 +12,12 @@ from lock_interceptor.waiting import (
     has_to_stay,
     hot_budget,
     keep_place,
+    longest_absence,
     may_return,
     next_poll,
     poll_interval,
     presence,
+    renews_budget,
     retry_delay,
     turn,
     waits_hot,
@@ -29,10 +31,16 @@ def seconds(value: float | None) -> timedelta | None:
 
 
 def waiting(
-    ahead: int = 0, mean: float | None = None, *, expiry: float | None = None, settling: float | None = None
+    ahead: int = 0,
+    mean: float | None = None,
+    *,
+    parked: int = 0,
+    expiry: float | None = None,
+    settling: float | None = None,
 ) -> Waiting:
+    """State of one that has so many ahead, so many of them parked."""
     return Waiting(
-        place=1,
+        place=ahead - parked + 1,
         ahead=ahead,
         held=1,
         mean_hold=seconds(mean),
@@ -82,6 +90,8 @@ def test_expected_wait(state: Waiting, limit: int, expected: float | None) -> No
         pytest.param(waiting(ahead=1, mean=600), 1, 30, True, id="second per slot"),
         pytest.param(waiting(ahead=2, mean=600), 1, 30, False, id="third per slot, and long to go"),
         pytest.param(waiting(ahead=5, mean=600), 3, 30, True, id="second per slot of three"),
+        pytest.param(waiting(ahead=500, parked=499, mean=600), 1, 30, True, id="nearly all ahead are away"),
+        pytest.param(waiting(ahead=500, parked=498, mean=600), 1, 30, False, id="two ahead are here"),
         pytest.param(waiting(ahead=500), 1, 30, True, id="nobody knows how long it takes"),
         pytest.param(waiting(ahead=100, mean=0.2), 1, 30, True, id="far back, but soon there"),
         pytest.param(waiting(ahead=100, mean=0.2), 1, 20, False, id="later than this attempt may wait"),
@@ -93,28 +103,60 @@ def test_waits_hot(state: Waiting, limit: int, left: float, hot: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "until_deadline", "expected"),
+    ("state", "left", "renews"),
     [
-        pytest.param(waiting(ahead=0, mean=600), HOUR, 1, id="near the front: at once"),
-        pytest.param(waiting(ahead=100), HOUR, 1, id="nobody knows: at once"),
-        pytest.param(None, HOUR, 1, id="the store did not answer: at once"),
-        pytest.param(waiting(ahead=9, mean=1), HOUR, 8, id="two seconds early"),
-        pytest.param(waiting(ahead=49, mean=1), HOUR, 40, id="a fifth early"),
-        pytest.param(waiting(ahead=99, mean=1), HOUR, 60, id="at least every minute"),
-        pytest.param(waiting(ahead=99, mean=1), 30, 28, id="never past schedule-to-close"),
-        pytest.param(waiting(ahead=99, mean=1), 1.5, 1, id="never under what the server can do"),
+        pytest.param(waiting(ahead=29, mean=1), 14, True, id="the budget will not do"),
+        pytest.param(waiting(ahead=9, mean=1), 14, True, id="nor if it takes twice as long"),
+        pytest.param(waiting(ahead=5, mean=1), 14, False, id="it will do"),
+        pytest.param(waiting(ahead=29, mean=1), 16, False, id="half of it is left"),
+        pytest.param(waiting(ahead=1, mean=60), 1, False, id="one of the next stays to the end"),
+        pytest.param(waiting(ahead=29), 14, False, id="nobody knows"),
     ],
 )
-def test_retry_delay(state: Waiting | None, until_deadline: float, expected: float) -> None:
+def test_renews_budget(state: Waiting, left: float, renews: bool) -> None:
+    """One whose turn comes about when its budget ends renews that before it is next in line."""
+    assert renews is renews_budget(state, 1, 30, left)
+
+
+@pytest.mark.parametrize(
+    ("state", "waited", "expected"),
+    [
+        pytest.param(waiting(ahead=30, parked=5), HOUR, 6, id="the foremost come back ten times a minute"),
+        pytest.param(waiting(ahead=150, parked=100), HOUR, 10, id="those behind them less often"),
+        pytest.param(waiting(ahead=30, parked=5, mean=60), HOUR, 15, id="a quarter of a usual hold"),
+        pytest.param(waiting(ahead=30, parked=5, mean=60), 4, 3, id="nothing seen yet: soon"),
+        pytest.param(waiting(ahead=150, parked=100), 0, 0, id="just come: at once"),
+    ],
+)
+def test_longest_absence(state: Waiting, waited: float, expected: float) -> None:
+    """Those who are parked come back in turn, whatever is expected."""
+    assert expected == pytest.approx(longest_absence(state, waited))
+
+
+@pytest.mark.parametrize(
+    ("state", "until_deadline", "expected"),
+    [
+        pytest.param(waiting(ahead=9, parked=1, mean=1), HOUR, 6, id="not for longer than that"),
+        pytest.param(waiting(ahead=5, parked=1, mean=1), HOUR, 4, id="two seconds early"),
+        pytest.param(waiting(ahead=499, parked=499, mean=0.1), HOUR, 40, id="a fifth early"),
+        pytest.param(waiting(ahead=999, parked=999, mean=1), HOUR, 60, id="at least every minute"),
+        pytest.param(waiting(ahead=499, parked=499, mean=1), 30, 28, id="never past schedule-to-close"),
+        pytest.param(waiting(ahead=499, parked=499, mean=1), 1.5, 1, id="never under what the server can do"),
+    ],
+)
+def test_retry_delay(state: Waiting, until_deadline: float, expected: float) -> None:
     """A parked waiter comes back shortly before its turn."""
-    assert timedelta(seconds=expected) == retry_delay(state, 1, 30, until_deadline)
+    delay = retry_delay(state, 1, 30, waited=HOUR, until_deadline=until_deadline)
+
+    assert timedelta(seconds=expected) == delay
 
 
 @pytest.mark.parametrize("until_deadline", [0.5, 1.9, 2.5, 10, 100, HOUR])
 @pytest.mark.parametrize("ahead", [0, 3, 10, 1000])
 def test_no_delay_reaches_past_the_deadline(until_deadline: float, ahead: int) -> None:
     """While another attempt is possible the delay ends before schedule-to-close."""
-    delay = retry_delay(waiting(ahead=ahead, mean=7), 1, 30, until_deadline).total_seconds()
+    state = waiting(ahead=ahead, mean=7)
+    delay = retry_delay(state, 1, 30, waited=HOUR, until_deadline=until_deadline).total_seconds()
 
     assert 1 <= delay <= 60
     assert delay < until_deadline or until_deadline <= 2
@@ -180,11 +222,12 @@ def test_turns_compare_whatever_is_known() -> None:
     assert turn(waiting(ahead=1), 1) < turn(waiting(ahead=2), 1)
     assert turn(waiting(ahead=5), 5) < turn(waiting(ahead=5), 1)
     assert turn(waiting(ahead=1, mean=3), 1) == 6
+    assert turn(waiting(ahead=1, mean=0), 1) < turn(waiting(ahead=2, mean=0), 1)
 
 
 def test_explanation_says_what_an_operator_wants_to_know() -> None:
     """Lock, limit, place, expected wait, and who holds it since when."""
-    holders = [
+    holders = tuple(
         HolderState(
             owner=str(n),
             token=n,
@@ -193,15 +236,22 @@ def test_explanation_says_what_an_operator_wants_to_know() -> None:
             held_for=timedelta(seconds=8 + n),
             party=Party(workflow=f"order-{n}", activity="pick", activity_id="1"),
         )
-        for n in range(5)
-    ]
-    state = Waiting(place=2, ahead=9, held=5, mean_hold=timedelta(seconds=6), settling=timedelta(seconds=3))
+        for n in range(3)
+    )
+    state = Waiting(
+        place=2,
+        ahead=9,
+        held=5,
+        mean_hold=timedelta(seconds=6),
+        settling=timedelta(seconds=3),
+        holders=holders,
+    )
 
-    text = explain(LockId("shop", "warehouse", "eu"), 5, state, holders)
+    text = explain(LockId("shop", "warehouse", "eu"), 5, state)
 
     assert text == (
         "lock warehouse[eu]: 5 of 5 held, place 10 in line, nothing is granted for 3 s after a failover or "
-        "restart, expected wait about 15 s; held by workflow order-0, activity pick (1) since 8 s, "
+        "restart, expected wait about 15 s or more; held by workflow order-0, activity pick (1) since 8 s, "
         "workflow order-1, activity pick (1) since 9 s, "
         "workflow order-2, activity pick (1) since 10 s, 2 more"
     )

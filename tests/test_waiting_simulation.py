@@ -1,9 +1,10 @@
 """Thousands of waiters over hours, under the real policy: nobody starves, and no slot waits."""
 
 import pytest
-from waiting_simulation import SCENARIOS, Scenario, Simulation, picture, table
+from waiting_picture import waiting_picture
+from waiting_simulation import SCENARIOS, Scenario, Simulation, table
 
-from lock_interceptor.waiting import MAX_DELAY
+from lock_interceptor.waiting import AWAY, MAX_DELAY
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -12,19 +13,20 @@ def test_nobody_starves_and_no_slot_waits(scenario: Scenario) -> None:
     outcome = Simulation(scenario).run()
 
     assert scenario.activities == len(outcome.waits)
-    # a free slot and somebody who waits in a worker never go together
-    assert outcome.idle_beside_present == 0
-    assert outcome.used > 0.93
+    # nobody waits in a worker beside a free slot, but for the second in which the first in line comes back
+    assert outcome.idle_beside_present <= (0.1 if scenario.restarts else 0.02)
+    assert outcome.used > 0.95
     # an estimate that was too long costs one delay, and then the holds of those who were faster
     assert outcome.overdue <= MAX_DELAY + 2 * outcome.longest_hold + 1
-    # few at first, while nobody knows how long holders take; then about four a minute
+    # a few at first, when nothing is known, and just before the turn; else one in six seconds at most
     for attempts, wait in zip(outcome.attempts, outcome.waits, strict=True):
-        assert attempts <= 30 + wait / 15
+        assert attempts <= 30 + wait / AWAY
 
 
 def test_table_has_a_line_for_each_scenario() -> None:
     """What is printed is what was simulated."""
     lines = table().splitlines()[1:]
 
-    assert [scenario.name for scenario in SCENARIOS] == [line[:38].strip() for line in lines]
-    assert picture(SCENARIOS[0]).startswith("<svg")
+    assert [scenario.name for scenario in SCENARIOS] == [line[:31].strip() for line in lines]
+    samples = Simulation(SCENARIOS[0]).run().samples
+    assert waiting_picture("a title", samples).startswith("<svg")

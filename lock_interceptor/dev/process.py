@@ -29,7 +29,7 @@ class DevServerError(RuntimeError):
     """Raised when an embedded server is missing, does not start, or is not running."""
 
 
-class _PortTakenError(DevServerError):
+class PortTakenError(DevServerError):
     """Raised when somebody else listens on a port that the server needs."""
 
 
@@ -134,7 +134,7 @@ class ServerProcess(ABC):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._launch()
-            except _PortTakenError:
+            except PortTakenError:
                 if attempt == _ATTEMPTS or not self._ports_are_free_to_choose:
                     raise
                 self._ports = tuple(free_ports(len(self._ports)))
@@ -188,7 +188,7 @@ class ServerProcess(ABC):
     def _launch(self) -> None:
         for port in self._ports:
             if not _is_free(port):  # or a stale server there would answer for the new one
-                raise _PortTakenError(f"{self._name} cannot start: port {port} is taken")
+                raise PortTakenError(f"{self._name} cannot start: port {port} is taken")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command line, no shell
                 self._command(),
@@ -217,7 +217,7 @@ class ServerProcess(ABC):
                 )
             time.sleep(_POLL_SECONDS)
         end = self._log_end()
-        error = _PortTakenError if "address already in use" in end.lower() else DevServerError
+        error = PortTakenError if "address already in use" in end.lower() else DevServerError
         raise error(f"{self._name} ended at once with code {process.returncode}\n{end}")
 
     def _log_end(self) -> str:

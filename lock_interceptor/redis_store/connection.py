@@ -19,12 +19,15 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException
+from redis.exceptions import RedisClusterException, RedisError
 
-from lock_interceptor.errors import LockConfigurationError
+from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
+from lock_interceptor.redis_store.cluster import close_all, drop_closed
+from lock_interceptor.redis_store.sentinels import Address, Sentinels
 from lock_interceptor.settings import LockSettings
 
 MAX_CONNECTIONS = 16
+"""For renewals, and as many for everything else."""
 MAX_TIMEOUT = 1.0
 
 
@@ -66,31 +69,36 @@ class Connections:
             LockConfigurationError: ``REDIS_URL`` has a part that is unknown or does not fit.
         """
         self._settings = settings
-        self._timeout = request_timeout(settings)
+        self.timeout = request_timeout(settings)
         # every Sentinel may be hung, and a Cluster may have to be asked for its nodes first
         steps = 2 + len(settings.redis_sentinel_hosts) + 2 * settings.redis_cluster
-        self._deadline = self._timeout * steps
+        self._deadline = self.timeout * steps
         self._limit = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._limit_ahead = asyncio.Semaphore(MAX_CONNECTIONS)
         self._finding_nodes = asyncio.Lock()
-        self._sentinel = self._ask_sentinels() if settings.redis_sentinel_hosts else None
+        self._outdated = False
+        self.sentinels = self._ask_sentinels() if settings.redis_sentinel_hosts else None
         try:
             self._options = self._collect_options()
-            self._client = self._connect()
+            self.client = self._connect()
         except (TypeError, ValueError, RedisClusterException) as error:
             raise LockConfigurationError(f"REDIS_URL for {address(settings)}: {error}") from None
 
     @contextlib.asynccontextmanager
-    async def use(self) -> AsyncIterator[Redis | RedisCluster]:
+    async def use(self, *, ahead: bool = False) -> AsyncIterator[Redis | RedisCluster]:
         """A client for one request, within a deadline of our own, since redis-py's do not add up to one.
+
+        `ahead` is for renewals: they have connections to themselves, since they must not wait until those
+        who wait in vain, or leave, have been served.
 
         Raises:
             TimeoutError: the deadline passed, perhaps while other requests were waiting for theirs.
         """
         before = cancellations()
         try:
-            async with asyncio.timeout(self._deadline), self._limit:
+            async with asyncio.timeout(self._deadline), self._limit_ahead if ahead else self._limit:
                 await self._find_nodes()
-                yield self._client
+                yield self.client
         finally:
             if cancellations() > before:
                 raise asyncio.CancelledError
@@ -101,12 +109,11 @@ class Connections:
 
         In a Cluster any node will do, since messages are broadcast.
         """
-        if isinstance(self._client, RedisCluster):
+        if isinstance(self.client, RedisCluster):
             async with asyncio.timeout(self._deadline):
                 await self._find_nodes()
-            node = self._client.get_random_node()
-            where = {"host": str(node.host), "port": int(node.port)}
-            client = Redis(**{**self._options, **where, "retry": _NEVER})
+            node = self.client.get_random_node()
+            client = self._one_server(str(node.host), int(node.port), retry=_NEVER)
         else:
             client = cast("Redis", self._connect(retry=_NEVER))
         pubsub = client.pubsub()
@@ -117,31 +124,76 @@ class Connections:
                 with contextlib.suppress(Exception):
                     await each.aclose()
 
-    async def close(self) -> None:
-        """Close all connections."""
-        for client in (self._client, *(self._sentinel.sentinels if self._sentinel else ())):
+    @contextlib.asynccontextmanager
+    async def at(self, host: str, port: int) -> AsyncIterator[Redis]:
+        """A client for the node that another node of a Cluster points to, closed at the end.
+
+        The Cluster client need not know it: a node to which the first slot is being moved is not listed.
+        """
+        client = self._one_server(host, port)
+        try:
+            yield client
+        finally:
             with contextlib.suppress(Exception):
                 await client.aclose()
+
+    def look_again(self) -> None:
+        """Let a Cluster client learn its nodes anew before the next request: something has changed."""
+        self._outdated = True
+
+    @property
+    def named_primary(self) -> Address | None:
+        """Which server Sentinel named last; None if there is no Sentinel, or it was not asked yet."""
+        return cast("Any", self.client).connection_pool.master_address if self.sentinels else None
+
+    async def expect_primary(self, named: Address | None) -> None:
+        """Make sure that the Sentinels, if there are any, still name this server.
+
+        Raises:
+            LockStoreUnavailable: they do not; the next request goes to the one that they name.
+        """
+        if self.sentinels is not None:
+            try:
+                await self.sentinels.expect(named)
+            except LockStoreUnavailable:
+                with contextlib.suppress(RedisError, OSError):
+                    await cast("Any", self.client).connection_pool.get_master_address()
+                raise
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in (self.client, *(self.sentinels.sentinel.sentinels if self.sentinels else ())):
+            with contextlib.suppress(Exception):
+                await (close_all(client) if isinstance(client, RedisCluster) else client.aclose())
 
     async def _find_nodes(self) -> None:
         """Let a Cluster client learn its nodes, when it has to.
 
         One at a time: several requests that begin with it at once close each other's connections.
         """
-        if isinstance(self._client, RedisCluster):
+        if isinstance(self.client, RedisCluster):
             async with self._finding_nodes:
-                await self._client.initialize()
+                await self.client.initialize()
+                if self._outdated:
+                    self._outdated = False
+                    await self.client.nodes_manager.initialize()
+            await drop_closed(self.client)
+
+    def _one_server(self, host: str, port: int, **changes: Any) -> Redis:
+        return Redis(**{**self._options, "host": host, "port": port, **changes})
 
     def _connect(self, **changes: Any) -> Redis | RedisCluster:
-        options = {**self._options, "max_connections": MAX_CONNECTIONS * 2, **changes}
-        if self._sentinel is not None:
-            primary: Redis = self._sentinel.master_for(self._settings.redis_sentinel_service, **options)
+        options = {**self._options, "max_connections": MAX_CONNECTIONS * 4, **changes}
+        if self.sentinels is not None:
+            primary: Redis = self.sentinels.sentinel.master_for(
+                self._settings.redis_sentinel_service, **options
+            )
             return primary
         if self._settings.redis_cluster:
             return RedisCluster(**options, require_full_coverage=False)
         return Redis(**options)
 
-    def _ask_sentinels(self) -> Sentinel:
+    def _ask_sentinels(self) -> Sentinels:
         hosts = self._settings.redis_sentinel_hosts
         options = {
             **self._common(),
@@ -151,14 +203,14 @@ class Connections:
         }
         sentinel = Sentinel(hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py
         sentinel.sentinels = [_SentinelClient(host=host, port=port, **options) for host, port in hosts]
-        return sentinel
+        return Sentinels(sentinel, self._settings.redis_sentinel_service, self.timeout)
 
     def _collect_options(self) -> dict[str, Any]:
         """What the URL says, then what is set on its own, then what we depend on."""
         settings = self._settings
         if settings.redis_url is None:
             options: dict[str, Any] = {"db": settings.redis_db}
-            if self._sentinel is None:
+            if self.sentinels is None:
                 options |= {"host": settings.redis_host, "port": settings.redis_port}
         else:
             options = {"host": "localhost", "port": 6379, **parse_url(settings.redis_url.get_secret_value())}
@@ -172,8 +224,8 @@ class Connections:
     def _common(self) -> dict[str, Any]:
         return {
             "decode_responses": True,
-            "socket_timeout": self._timeout,
-            "socket_connect_timeout": self._timeout,
+            "socket_timeout": self.timeout,
+            "socket_connect_timeout": self.timeout,
             "socket_keepalive": True,
             "health_check_interval": 0,
             "retry": Retry(NoBackoff(), 0),

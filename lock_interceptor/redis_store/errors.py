@@ -6,15 +6,23 @@ Its classes mislead: a wrong password is a ``ConnectionError``, and what a scrip
 
 from __future__ import annotations
 
+import re
 import ssl
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
 from redis import exceptions as redis
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
+from lock_interceptor.lease import printable
 
+log = structlog.get_logger("lock_interceptor")
+
+# What may go wrong; anything else is a mistake somewhere, of redis-py or ours.
+_EXPECTED = (redis.RedisError, redis.RedisClusterException, OSError, TimeoutError)
 # What the server says when a right is missing; inside a script it comes as a bare ResponseError.
 _RIGHTS = (
     "NOPERM",
@@ -33,6 +41,7 @@ _PASSWORD = (
     "Authentication required",
     "AuthenticationError",
 )
+_USER = re.compile(r"\buser \S+ has no(?= permission)", re.IGNORECASE)
 # What is left of a TLS error where redis-py lists the errors of several Sentinels.
 _TLS = ("[SSL: CERT", "[SSL: TLSV1", "[SSL: SSLV3")
 # What will never work on this server.
@@ -42,6 +51,24 @@ _UNSUITABLE = (
     "Could not find scripting engine",
     "Error compiling",
     "compiling script",
+)
+_NO_CLUSTER = "Cluster mode is not enabled"
+_REPLICA = "a replica takes no locks: the settings have to lead to the primary, also after a failover"
+# What passes, perhaps when somebody helps: its class or words, and what that somebody should do.
+_PASSING: tuple[tuple[type[Exception] | str, str], ...] = (
+    (redis.OutOfMemoryError, "its memory is full: make room or raise maxmemory; held locks are renewed yet"),
+    (redis.ReadOnlyError, _REPLICA),
+    ("previous master is now a slave", _REPLICA),
+    (redis.MasterDownError, _REPLICA),
+    (redis.BusyLoadingError, "it serves when it has loaded its data"),
+    (redis.MovedError, "it belongs to a Cluster: set REDIS_CLUSTER=true"),
+    (redis.ClusterDownError, "look at its CLUSTER INFO"),
+    (redis.RedisClusterException, "look at CLUSTER INFO of its nodes"),
+    ("NOREPLICAS", "look at its replicas, and at min-replicas-to-write"),
+    ("MISCONF", "look at its log and at its disk"),
+    ("BUSY ", "SCRIPT KILL ends what blocks it"),
+    ("max number of clients", "raise maxclients, or find out who connects so often"),
+    ("UNBLOCKED", "it is not the primary any more"),
 )
 
 
@@ -61,6 +88,11 @@ def translated(where: str, *, worked_before: bool = False) -> Iterator[None]:
     except (LockConfigurationError, LockStoreUnavailable):
         raise
     except Exception as error:
+        _forget_user(error)
+        if not isinstance(error, _EXPECTED):
+            # as text, since some loggers would show local variables
+            where_from = "".join(traceback.format_exception(error))
+            log.warning("lock.unexpected_error", redis=where, error=repr(error), traceback=where_from)
         raise _ours(
             error, where, LockStoreUnavailable if worked_before else LockConfigurationError
         ) from error
@@ -77,12 +109,10 @@ def _ours(
             else "REDIS_USERNAME and REDIS_PASSWORD, or the ones in REDIS_URL"
         )
         return refused(f"Redis at {where} refuses the login ({_short(text)}): check {variables}")
-    if isinstance(error, redis.NoPermissionError) or _has(text, _RIGHTS):
-        return LockConfigurationError(
-            f"the Redis user may not do what a lock needs at {where} ({_short(text)}): it needs its keys and "
-            "channels (the prefix in LOCK_KEY_PREFIX) and the commands that the README lists"
-        )
-    if (tls_error := _root_ssl(error)) or _has(text, _TLS):
+    denial = _behind(error, redis.NoPermissionError)
+    if denial or _has(text, _RIGHTS):
+        return LockConfigurationError(_denied(where, _short(str(denial or text))))
+    if (tls_error := _behind(error, ssl.SSLError)) or _has(text, _TLS):
         return LockConfigurationError(
             f"TLS to Redis at {where} fails ({_short(str(tls_error or text))}): check REDIS_TLS and "
             "REDIS_TLS_CA_FILE, REDIS_TLS_CERT_FILE, REDIS_TLS_KEY_FILE"
@@ -92,8 +122,32 @@ def _ours(
             f"the server at {where} cannot run the lock's scripts ({_short(text)}): it has to be Redis 7 "
             "or later, or Valkey"
         )
-    reason = "no answer in time" if isinstance(error, TimeoutError | redis.TimeoutError) else _short(text)
-    return LockStoreUnavailable(f"Redis at {where}: {reason or type(error).__name__}")
+    if _NO_CLUSTER in text:
+        return LockConfigurationError(f"Redis at {where} is not a Cluster: set REDIS_CLUSTER=false")
+    if isinstance(error, TimeoutError | redis.TimeoutError):
+        reason = "no answer in time"
+    elif isinstance(error, _EXPECTED):
+        reason = _short(text) or type(error).__name__
+    else:
+        reason = _short(repr(error))
+    remedy = next((f" ({remedy})" for what, remedy in _PASSING if _is(error, what)), "")
+    return LockStoreUnavailable(f"Redis at {where}: {reason}{remedy}")
+
+
+def _denied(where: str, said: str) -> str:
+    if "'sentinel" in said.lower():
+        return (
+            f"the user at the Sentinels may not ask for {where} ({said}): allow the one in "
+            "REDIS_SENTINEL_USERNAME, or the default user, the command sentinel|masters"
+        )
+    return (
+        f"the Redis user may not do what a lock needs at {where} ({said}): it needs its keys and channels "
+        "(the prefix in LOCK_KEY_PREFIX) and the commands that the README lists"
+    )
+
+
+def _is(error: Exception, what: type[Exception] | str) -> bool:
+    return what in str(error) if isinstance(what, str) else isinstance(error, what)
 
 
 def _has(text: str, marks: tuple[str, ...]) -> bool:
@@ -101,15 +155,28 @@ def _has(text: str, marks: tuple[str, ...]) -> bool:
 
 
 def _short(text: str) -> str:
-    first = text.splitlines()[0] if text else ""
+    first = printable(text.splitlines()[0]) if text else ""
     return first if len(first) <= 200 else f"{first[:197]}..."
 
 
-def _root_ssl(error: BaseException) -> BaseException | None:
-    """The TLS error behind a connection error, if there is one. A cut connection is not one."""
+def _behind(error: BaseException, kind: type[Exception]) -> BaseException | None:
+    """The error of this kind that stands behind another one, if there is one. A cut connection is none."""
+    cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+    return next(
+        (each for each in _chain(error) if isinstance(each, kind) and not isinstance(each, cut)), None
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, ssl.SSLError) and not isinstance(seen, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            return seen
+        yield seen
         seen = seen.__cause__ or seen.__context__
-    return None
+
+
+def _forget_user(error: BaseException) -> None:
+    """Some servers name the user: half of a login has no place in a workflow's history."""
+    for each in filter(lambda each: isinstance(each, redis.RedisError), _chain(error)):
+        each.args = tuple(
+            _USER.sub("this user has no", said) if isinstance(said, str) else said for said in each.args
+        )

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,11 +16,14 @@ import structlog
 from redis.exceptions import NoScriptError
 
 from lock_interceptor.errors import LockStoreUnavailable
+from lock_interceptor.lease import clock
 from lock_interceptor.redis_store import scripts
-from lock_interceptor.redis_store.connection import Connections, address, request_timeout
-from lock_interceptor.redis_store.durability import Confirmations, send
+from lock_interceptor.redis_store.connection import Connections, address
+from lock_interceptor.redis_store.durability import Confirmations, Kind
 from lock_interceptor.redis_store.errors import translated
 from lock_interceptor.redis_store.keys import lock_key, wake_channel
+from lock_interceptor.redis_store.sending import Reply, bare_primaries, send
+from lock_interceptor.redis_store.server_clocks import ServerClocks
 from lock_interceptor.redis_store.tls import check_tls_agrees
 from lock_interceptor.redis_store.wakeups import Wakeups
 from lock_interceptor.settings import LockSettings
@@ -55,8 +59,8 @@ class RedisLockStore:
         self._settings = settings or LockSettings()
         self._address = address(self._settings)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
-        self._confirmations = Confirmations.by_settings(self._settings)
-        self._warned_about_info = False
+        self._confirmations = Confirmations.by_settings(self._settings, self._address)
+        self._clocks = ServerClocks()
         self._answered = False
 
     def __repr__(self) -> str:
@@ -66,8 +70,7 @@ class RedisLockStore:
         self, claim: Claim, *, lease: timedelta, queueing: Queueing | None = None
     ) -> Granted | Waiting:
         """See `LockStore.acquire`."""
-        replicas = self._confirmations.to_wait_for(self._confirmations.for_grants)
-        answer, confirmed = await self._run(
+        reply = await self._run(
             "acquire",
             claim.lock,
             claim.owner,
@@ -77,21 +80,18 @@ class RedisLockStore:
             min(max(claim.priority, 1), 9),
             _ms(queueing.presence) if queueing else 0,
             _ms(queueing.keep) if queueing else 0,
+            _ms(claim.usual_lease),
             _encode_party(claim.party),
-            replicas=replicas,
+            kind="grant",
         )
-        self._confirmations.heard(answer[-1])
-        if answer[-1] < 0 and not self._warned_about_info:
-            self._warned_about_info = True
-            log.warning(
-                "lock.info_forbidden",
-                redis=self._address,
-                remedy="allow the Redis user the INFO command: without it a failover goes unnoticed",
-            )
+        answer = reply.answer
+        reply.replicas.heard(answer[-1])
+        if answer[-1] < 0:
+            self._confirmations.info_forbidden()
         if answer[0] == 1:
-            self._confirmations.check(confirmed, self._confirmations.for_grants, self._address)
+            reply.replicas.check("grant", reply.confirmed)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
-        _, rank, ahead, held, mean, expiry, grace, _ = answer
+        _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
         return Waiting(
             place=rank + 1,
             ahead=ahead,
@@ -99,21 +99,23 @@ class RedisLockStore:
             mean_hold=_duration(mean),
             next_expiry=_duration(expiry),
             settling=_duration(grace or -1),
+            holders=tuple(_decode_holder(holder, now) for holder in holders),
         )
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""
-        needed = self._confirmations.for_renewals
-        replicas = self._confirmations.to_wait_for(needed)
-        answer, confirmed = await self._run("renew", claim.lock, claim.owner, _ms(lease), replicas=replicas)
-        if answer:
-            self._confirmations.check(confirmed, needed, self._address)
-        return bool(answer)
+        sent = clock()
+        reply = await self._run("renew", claim.lock, claim.owner, _ms(lease), kind="renewal")
+        renewed, server_ms = reply.answer
+        self._clocks.heard(reply.replicas.where, server_ms, sent)
+        if renewed:
+            reply.replicas.check("renewal", reply.confirmed)
+        return bool(renewed)
 
     async def release(self, claim: Claim) -> bool:
         """See `LockStore.release`."""
-        answer, _ = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
-        return bool(answer)
+        reply = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
+        return bool(reply.answer)
 
     async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
         """See `LockStore.park`."""
@@ -122,18 +124,10 @@ class RedisLockStore:
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
-        (now, waiting, holders, line), _ = await self._run("inspect", lock, waiters)
+        now, waiting, holders, line = (await self._run("inspect", lock, waiters)).answer
         return LockState(
             holders=tuple(
-                HolderState(
-                    owner=owner,
-                    token=token,
-                    slot=slot,
-                    lease_left=timedelta(milliseconds=expiry - now),
-                    held_for=timedelta(milliseconds=max(now - token // 1000, 0)),
-                    party=_decode_party(who),
-                )
-                for owner, token, slot, expiry, who in sorted(holders, key=lambda holder: holder[2])
+                _decode_holder(holder, now) for holder in sorted(holders, key=lambda holder: holder[2])
             ),
             waiters=tuple(
                 WaiterState(waiter=waiter, present=bool(present), party=_decode_party(who))
@@ -154,7 +148,16 @@ class RedisLockStore:
         # by doing all of it, since rights are given by command, key and channel; users' names are never empty
         lock, owner = LockId(self._settings.application_name, ""), secrets.token_hex(16)
         claim = Claim(lock=lock, owner=owner, waiter=owner, limit=1_000_000)
-        await self.acquire(claim, lease=CHECK_LEASE)
+        if self._confirmations.profile == "strict":
+            connections = self._here().connections
+            with translated(self._address, worked_before=self._answered):
+                async with connections.use():
+                    self._confirmations.refuse(await bare_primaries(connections))
+        try:
+            await self.acquire(claim, lease=CHECK_LEASE)
+        except LockStoreUnavailable:
+            self._confirmations.refuse(self._confirmations.bare_primaries())
+            raise
         await self.renew(claim, lease=CHECK_LEASE)
         await self.release(claim)
         with translated(self._address):
@@ -173,21 +176,19 @@ class RedisLockStore:
             self._loops[loop] = _Loop(self._settings)
         return self._loops[loop]
 
-    async def _run(self, name: str, lock: LockId, *args: str | int, replicas: int = 0) -> tuple[Any, int]:
-        """Run a script. Returns its answer, and how many of so many replicas have confirmed it."""
+    async def _run(self, name: str, lock: LockId, *args: str | int, kind: Kind = "other") -> Reply:
+        """Run a script, and learn how many replicas have confirmed what it did."""
         script = scripts.load(name)
         key = lock_key(self._settings.key_prefix, lock)
         here = self._here()
         try:
             with translated(self._address, worked_before=self._answered):
-                async with here.connections.use() as redis:
-                    wait_ms = round(request_timeout(self._settings) * 500)
+                async with here.connections.use(ahead=name == "renew"):
+                    run = partial(send, here.connections, key, kind=kind, confirmations=self._confirmations)
                     try:
-                        words = ("EVALSHA", script.digest, 1, key, *args)
-                        result = await send(redis, key, words, replicas=replicas, wait_ms=wait_ms)
+                        reply = await run(("EVALSHA", script.digest, 1, key, *args))
                     except NoScriptError:
-                        words = ("EVAL", script.text, 1, key, *args)
-                        result = await send(redis, key, words, replicas=replicas, wait_ms=wait_ms)
+                        reply = await run(("EVAL", script.text, 1, key, *args))
         except LockStoreUnavailable:
             if not self._answered and not here.looking_at_tls:
                 here.looking_at_tls = True  # once is enough, however many ask
@@ -197,7 +198,7 @@ class RedisLockStore:
                     here.looking_at_tls = False
             raise
         self._answered = True
-        return result
+        return reply
 
 
 class _Loop:
@@ -227,6 +228,18 @@ def _encode_party(party: Party) -> str:
         cut = {name: value[:room] if isinstance(value, str) else value for name, value in values.items()}
         text = json.dumps(cut, separators=(",", ":"))
     return text
+
+
+def _decode_holder(record: list[Any], now: int) -> HolderState:
+    owner, token, slot, expiry, who = record
+    return HolderState(
+        owner=owner,
+        token=token,
+        slot=slot,
+        lease_left=timedelta(milliseconds=expiry - now),
+        held_for=timedelta(milliseconds=max(now - token // 1000, 0)),
+        party=_decode_party(who),
+    )
 
 
 def _decode_party(text: str) -> Party:

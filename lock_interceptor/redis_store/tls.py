@@ -20,8 +20,8 @@ async def check_tls_agrees(settings: LockSettings) -> None:
     """Look at how the server answers.
 
     Raises:
-        LockConfigurationError: it speaks TLS and the settings do not, or the other way round, or it does
-            not take the client's certificate.
+        LockConfigurationError: it speaks TLS and the settings do not, or the other way round; its certificate
+            is not to be trusted; or it does not take the client's.
     """
     url = settings.redis_url.get_secret_value() if settings.redis_url is not None else ""
     if url.startswith("unix:"):
@@ -33,20 +33,33 @@ async def check_tls_agrees(settings: LockSettings) -> None:
         else (settings.redis_host, settings.redis_port)
     ]
     expects_tls = settings.redis_tls or url.startswith("rediss:")
-    for host, port in hosts:
-        speaks_tls = await _speaks_tls(host, port)
-        if speaks_tls is not None and speaks_tls != expects_tls:
-            found, remedy = (
-                ("TLS", "REDIS_TLS=true or rediss:// in REDIS_URL")
-                if speaks_tls
-                else ("no TLS", "REDIS_TLS=false or redis:// in REDIS_URL")
-            )
-            raise LockConfigurationError(f"the Redis server at {host}:{port} speaks {found}: set {remedy}")
-        if speaks_tls and (refusal := await _refusal(host, port, settings)):
+    # all at once: each of them may be hung
+    looks = (_check_server(host, port, settings, expects_tls=expects_tls) for host, port in hosts)
+    for error in await asyncio.gather(*looks, return_exceptions=True):
+        if error is not None:
+            raise error
+
+
+async def _check_server(host: str, port: int, settings: LockSettings, *, expects_tls: bool) -> None:
+    """Look at one server; raises as above."""
+    speaks_tls = await _speaks_tls(host, port)
+    if speaks_tls is not None and speaks_tls != expects_tls:
+        found, remedy = (
+            ("TLS", "REDIS_TLS=true or rediss:// in REDIS_URL")
+            if speaks_tls
+            else ("no TLS", "REDIS_TLS=false or redis:// in REDIS_URL")
+        )
+        raise LockConfigurationError(f"the Redis server at {host}:{port} speaks {found}: set {remedy}")
+    if speaks_tls and (problem := await _problem(host, port, settings)):
+        if isinstance(problem, ssl.SSLCertVerificationError):
             raise LockConfigurationError(
-                f"the Redis server at {host}:{port} refuses the client's certificate, or the lack of one "
-                f"({refusal}): check REDIS_TLS_CERT_FILE and REDIS_TLS_KEY_FILE"
+                f"TLS to Redis at {host}:{port} fails ({problem}): check REDIS_TLS_CA_FILE, and that the "
+                "certificate is valid and for this host"
             )
+        raise LockConfigurationError(
+            f"the Redis server at {host}:{port} refuses the client's certificate, or the lack of one "
+            f"({problem}): check REDIS_TLS_CERT_FILE and REDIS_TLS_KEY_FILE"
+        )
 
 
 async def _speaks_tls(host: str, port: int) -> bool | None:
@@ -66,13 +79,16 @@ async def _speaks_tls(host: str, port: int) -> bool | None:
     return None
 
 
-async def _refusal(host: str, port: int, settings: LockSettings) -> ssl.SSLError | None:
-    """Shake hands and keep silent, to hear what the server has against us.
+async def _problem(host: str, port: int, settings: LockSettings) -> ssl.SSLError | None:
+    """Shake hands like a client and keep silent, to hear what either side has against the other.
 
-    In TLS 1.3 it says so after the handshake. Whoever has sent something by then may get a reset instead.
+    In TLS 1.3 the server says so after the handshake. Whoever has sent something by then may get a reset
+    instead.
     """
-    context = _trusting_context()
+    context = ssl.create_default_context()
     try:
+        if settings.redis_tls_ca_file is not None:
+            context.load_verify_locations(settings.redis_tls_ca_file)
         if settings.redis_tls_cert_file is not None:
             context.load_cert_chain(settings.redis_tls_cert_file, settings.redis_tls_key_file)
         async with asyncio.timeout(MAX_SILENCE):

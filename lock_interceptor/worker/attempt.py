@@ -16,7 +16,7 @@ from temporalio.worker import ActivityOutboundInterceptor
 from lock_interceptor.errors import LockConfigurationError, LockNotAcquired
 from lock_interceptor.lease import clock
 from lock_interceptor.store import DEFAULT_PRIORITY, Party
-from lock_interceptor.waiting import SHUTDOWN_DELAY, Allowance
+from lock_interceptor.waiting import AT_ONCE, Allowance
 
 CHECK_EVERY = 0.5
 """Seconds at most between looks at whether a threaded or process activity was cancelled: nothing interrupts
@@ -24,11 +24,10 @@ those."""
 HEARTBEAT_EVERY = 10.0
 """Seconds between heartbeats at most, since a cancel arrives as the answer to one; a quarter of a shorter
 timeout."""
-STALL_DELAY = timedelta(seconds=1)
 
 
 class ActivityAttempt:
-    """Implements `lock_interceptor.request.Attempt` for the activity that runs here."""
+    """Implements `lock_interceptor.terms.Attempt` for the activity that runs here."""
 
     def __init__(self, outbound: ActivityOutboundInterceptor, *, interrupted: bool) -> None:
         """Read what Temporal says of this attempt.
@@ -80,6 +79,11 @@ class ActivityAttempt:
             worker=f"{os.getpid()}@{socket.gethostname()}",
         )
 
+    @property
+    def waited(self) -> float:
+        """Seconds since the activity was scheduled, for its first attempt."""
+        return _used_before(self.info) + clock() - self.started
+
     def check(self) -> None:
         """Heartbeat with the previous attempt's details, and raise if waiting has no point any more.
 
@@ -92,7 +96,7 @@ class ActivityAttempt:
             raise self.cancelled()
         # the server has begun the next attempt, which nobody may have told this one yet
         if self._silence > self._heartbeat_timeout or self._is_overdue:
-            raise LockNotAcquired("this worker stalled; the place in line is kept", STALL_DELAY)
+            raise LockNotAcquired("this worker stalled; the place in line is kept", AT_ONCE)
         # the last attempt has nowhere to go on: it waits until it is cancelled
         if activity.is_worker_shutdown() and self.allowance.attempts_left != 0:
             raise self._shutting_down()
@@ -148,7 +152,12 @@ class ActivityAttempt:
         return asyncio.CancelledError("the activity was cancelled while it waited for its lock")
 
     def _shutting_down(self) -> LockNotAcquired:
-        return LockNotAcquired("this worker shuts down; the place in line is kept", SHUTDOWN_DELAY)
+        return LockNotAcquired("this worker shuts down; the place in line is kept", AT_ONCE)
+
+
+def _used_before(info: activity.Info) -> float:
+    """Seconds from when the activity was scheduled until this attempt began, by the server's clock."""
+    return max((info.started_time - info.scheduled_time).total_seconds(), 0.0)
 
 
 def _allowance(info: activity.Info) -> Allowance:
@@ -163,9 +172,7 @@ def _allowance(info: activity.Info) -> Allowance:
             f"how long it may wait and hold: workflow.execute_activity({info.activity_type}, ..., "
             "schedule_to_close_timeout=timedelta(minutes=10))"
         )
-    # both are readings of the server's clock
-    used = (info.started_time - info.scheduled_time).total_seconds()
-    schedule_to_close = info.schedule_to_close_timeout.total_seconds() - max(used, 0)
+    schedule_to_close = info.schedule_to_close_timeout.total_seconds() - _used_before(info)
     start_to_close = info.start_to_close_timeout or timedelta(seconds=schedule_to_close)
     attempts = info.retry_policy.maximum_attempts if info.retry_policy else 0
     if info.retry_policy and LockNotAcquired.__name__ in (info.retry_policy.non_retryable_error_types or ()):

@@ -26,12 +26,12 @@ from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
 from lock_interceptor.marker import read_specs
 from lock_interceptor.redis_store import RedisLockStore
-from lock_interceptor.request import Want, new_owner
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.spec import LockSpec, check_name, resolve_key
 from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
-from lock_interceptor.waiting import SHUTDOWN_DELAY
+from lock_interceptor.terms import Want, new_owner
+from lock_interceptor.waiting import AT_ONCE
 from lock_interceptor.worker.attempt import ActivityAttempt
 from lock_interceptor.worker.bodies import (
     LossRaisingOutbound,
@@ -169,7 +169,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
             LockError: as `Guard.run`, or the activity cannot be locked as it was called.
         """
         if self._refusals:
-            raise LockStoreUnavailable(str(self._refusals[0]), SHUTDOWN_DELAY)
+            raise LockStoreUnavailable(str(self._refusals[0]), AT_ONCE)
         attempt = ActivityAttempt(outbound, interrupted=kind_of(input) == "async")
         wants = self._wants(specs, attempt, tuple(input.args))
 
@@ -191,23 +191,18 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
                 else spec.lock_name
             )
             lock = LockId(self.settings.application_name, name, resolve_key(spec, kind, args))
+            lease = spec.lease or self.settings.lease
             claim = Claim(
                 lock=lock,
                 owner=new_owner(),
                 waiter=waiter_id(*attempt.identity, lock=lock),
                 limit=spec.max_locks,
                 priority=attempt.priority,
+                usual_lease=lease,
                 party=party,
             )
             # two keys of one name may come out equal: held once is held
-            wants.setdefault(
-                lock,
-                Want(
-                    claim=claim,
-                    lease=spec.lease or self.settings.lease,
-                    fail_fast=spec.on_conflict == "fail",
-                ),
-            )
+            wants.setdefault(lock, Want(claim=claim, lease=lease, fail_fast=spec.on_conflict == "fail"))
         return list(wants.values())
 
 

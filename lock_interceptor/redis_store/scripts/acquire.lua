@@ -5,9 +5,13 @@
 -- ARGV[1]  owner, single-use       ARGV[2]  waiter         ARGV[3]  limit
 -- ARGV[4]  lease, ms               ARGV[5]  priority, 1 (first) to 9
 -- ARGV[6]  presence, ms; 0 = do not stand in line          ARGV[7]  keep the place for, ms
--- ARGV[8]  who this is, for people
--- Returns {1, token, slot, ticket used up or 0, replicas}                                       granted
---         {0, rank, ahead, held, mean hold ms or -1, ms to next expiry or -1, ms of grace, replicas}
+-- ARGV[8]  usual lease, ms: this request may ask for less than others who may hold it
+-- ARGV[9]  who this is, for people
+-- Returns {1, token, slot, ticket used up or 0, replicas}                                    granted
+--         {0, rank, ahead, held, mean, expiry, grace, now, holders, replicas}                not granted
+-- "Mean" is how long holders take, "expiry" when the next lease ends, each -1 if there is none; these,
+-- "grace" and "now" in ms.
+-- "Holders" are the three that have held it longest, each {owner, token, slot, expiry ms, who}.
 -- "Replicas" are those connected; -1 when the server forbids INFO, so that a failover goes unnoticed.
 local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease_ms, priority = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -28,7 +32,7 @@ end
 -- Another primary than before may have forgotten grants: let the known holders renew for one lease, and
 -- grant nothing new meanwhile.
 local held = live()
-local longest = math.max(book('L') or 0, lease_ms)
+local longest = math.max(book('L') or 0, lease_ms, tonumber(ARGV[8]))
 local grace = math.max((book('g') or 0) - now, 0)
 if replid then
   local epoch = range(-9e15, -9e15)[1]
@@ -58,10 +62,10 @@ if grace == 0 and free > rank then
   put('h' .. owner, now + lease_ms)
   put('t' .. owner, token)
   put('s' .. owner, low)
-  put('i' .. owner .. '|' .. ARGV[8], token + 4e15)
+  put('i' .. owner .. '|' .. ARGV[9], token + 4e15)
   if ticket then put('w' .. owner, ticket + 3e13) end
   note('t', token)
-  note('L', held > 0 and longest or lease_ms)
+  note('L', longest) -- it never falls: a primary to come may not know of the last that was as long
   wake(free - 1)
   return {1, token, low, ticket or 0, replicas}
 end
@@ -73,8 +77,13 @@ if presence_ms > 0 then
   put('q' .. waiter, place)
   put('p' .. waiter, -(now + presence_ms))
   put('k' .. waiter, -1e14 - (now + keep_ms))
-  put('i' .. waiter .. '|' .. ARGV[8], place + 2e13)
+  put('i' .. waiter .. '|' .. ARGV[9], place + 2e13)
   if not ticket then note('q', arrival) end
 end
 if grace == 0 then wake(free) end
-return {0, rank, ahead, held, book('m') or -1, expiry and tonumber(expiry) - now or -1, grace, replicas}
+local holders = {}
+for _, member in ipairs(range(1e15, 3.999e15, 'LIMIT', 0, 3)) do
+  holders[#holders + 1] = describe(string.sub(member, 2))
+end
+local left = expiry and tonumber(expiry) - now or -1
+return {0, rank, ahead, held, book('m') or -1, left, grace, now, holders, replicas}

@@ -11,8 +11,8 @@
 --   k<waiter>  until when its place is kept, ms, negative                 -1e14 - ms
 --   i<id>|...  who that is, for people: of a holder                       token + 4e15
 --                                       of a waiter                       ticket + 2e13
---   #<x>       bookkeeping: t last token, q last ticket, n last server time, L longest lease, g end of
---              grace, m mean hold in ms                                   -4e15 - value
+--   #<x>       bookkeeping: t last token, q last ticket, n last server time in ms, L longest lease,
+--              g end of grace, m mean hold                                -4e15 - value
 --   @<replid>  under which primary the lock was last granted              -9e15
 -- A ticket is priority * 1e11 + order of arrival.
 local key = KEYS[1]
@@ -60,8 +60,7 @@ local function make_cold(waiter, ticket)
   put('c' .. waiter, ticket + 1e13)
 end
 
--- A clock that steps back would keep dead holders for as long as the step: move all times with it. What
--- is left of each lease is then what was left when the clock was last read.
+-- A clock that steps back would keep dead holders for as long as the step: move all times with it.
 local function follow_clock()
   local last = book('n')
   if not last or now >= last then return end
@@ -90,6 +89,11 @@ local function purge()
 end
 
 local function live() return count(1e12, 9.999e12) end
+local function who(at) return string.match(range(at, at)[1] or '', '|(.*)') or '' end
+local function describe(owner)
+  local token = score('t' .. owner)
+  return {owner, token, score('s' .. owner), score('h' .. owner), who(token + 4e15)}
+end
 
 -- Tell the first waiters in line to ask again, as many as there are free slots.
 local function wake(free)

@@ -6,14 +6,11 @@
 -- Returns {now ms, waiting, holders, waiters}: holders are {owner, token, slot, expiry ms, who}, waiters in
 -- order {waiter, 1 present or 0 parked, who}. What has expired is left out.
 local limit = tonumber(ARGV[1])
-local function who(at) return string.match(range(at, at)[1] or '', '|(.*)') or '' end
 
 now = math.max(now, book('n') or 0)
 local holders = {}
 for _, member in ipairs(range(now + 1, 9.999e12)) do
-  local owner = string.sub(member, 2)
-  local token = score('t' .. owner)
-  holders[#holders + 1] = {owner, token, score('s' .. owner), score(member), who(token + 4e15)}
+  holders[#holders + 1] = describe(string.sub(member, 2))
 end
 
 local line = {}

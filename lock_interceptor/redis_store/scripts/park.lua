@@ -12,7 +12,17 @@ local keep_ms = tonumber(ARGV[5])
 
 if redis.call('EXISTS', key) == 0 then return 0 end
 purge()
-local ticket = ticket_of(waiter) or used_ticket(owner) or tonumber(ARGV[4])
+local ticket = ticket_of(waiter) or used_ticket(owner)
+if not ticket then
+  ticket = tonumber(ARGV[4])
+  if ticket > 0 then
+    -- forgotten, maybe with all that came after: it must not be given to two
+    local arrival, last = ticket % 1e11, book('q') or 0
+    local taken = count(ticket, ticket) + count(ticket + 1e13, ticket + 1e13) > 0
+    if taken then ticket, arrival = ticket - arrival + last + 1, last + 1 end
+    note('q', math.max(arrival, last))
+  end
+end
 drop_holder(owner)
 if ticket > 0 then
   drop_waiter(waiter)

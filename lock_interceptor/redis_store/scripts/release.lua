@@ -10,8 +10,9 @@ if redis.call('EXISTS', key) == 0 then return 0 end
 purge()
 local token = score('h' .. owner) and score('t' .. owner)
 if token then
-  local hold, mean = math.max(now - math.floor(token / 1000), 0), book('m')
-  note('m', mean and math.floor(mean + (hold - mean) / 8) or hold)
+  local hold, mean = math.max(now - math.floor(token / 1000), 0), book('m') or 0
+  -- slow to rise, quick to fall: who expects too long a wait stays away beside a free slot
+  note('m', math.floor(mean + (hold - mean) / (hold < mean and 2 or 8)))
   drop_holder(owner)
 else
   drop_waiter(waiter) -- a holder's place is used up: one that is there belongs to its next attempt

@@ -1,4 +1,4 @@
-"""For users' own tests: `InMemoryLockStore`, which keeps every promise of `LockStore` without a server."""
+"""`InMemoryLockStore`: a lock store for one process, without a server."""
 
 from __future__ import annotations
 
@@ -10,65 +10,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lock_interceptor.store import (
-    Claim,
-    Granted,
-    HolderState,
-    LockId,
-    LockState,
-    Party,
-    Queueing,
-    WaiterState,
-    Waiting,
-)
+from lock_interceptor.store import Claim, Granted, LockId, LockState, Queueing, WaiterState, Waiting
+from lock_interceptor.testing.memory_lock import Holder, Lock, Place
 
 SMALL_STEP_MS = 1000
 """A clock that steps back by no more than this is waited for; beyond it, all times move along."""
-
-
-@dataclass(slots=True)
-class _Holder:
-    token: int
-    slot: int
-    since: int
-    ends: int
-    ticket: int
-    party: Party
-
-
-@dataclass(slots=True)
-class _Place:
-    ticket: int
-    kept_until: int
-    present_until: int | None
-    """None for one that is parked."""
-    party: Party
-
-    def present(self, now: int) -> bool:
-        """Whether it asked recently enough to be granted the lock."""
-        return self.present_until is not None and self.present_until > now
-
-
-@dataclass(slots=True)
-class _Lock:
-    """One lock. Its times are milliseconds that never step back."""
-
-    now: int = -(2**62)
-    behind: int = 0
-    """How far the clock is behind these times, since it stepped back."""
-    last_token: int = 0
-    last_ticket: int = 0
-    mean_hold: int | None = None
-    holders: dict[str, _Holder] = field(default_factory=dict)
-    places: dict[str, _Place] = field(default_factory=dict)
-
-    def present(self) -> list[tuple[int, str]]:
-        """Tickets and names of the waiters that may be granted the lock, in order."""
-        places = self.places.items()
-        return sorted((place.ticket, name) for name, place in places if place.present_until is not None)
 
 
 class InMemoryLockStore:
@@ -84,7 +32,7 @@ class InMemoryLockStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._mutex = threading.Lock()
-        self._locks: dict[LockId, _Lock] = {}
+        self._locks: dict[LockId, Lock] = {}
         self._listeners: dict[LockId, list[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
     async def acquire(
@@ -110,9 +58,9 @@ class InMemoryLockStore:
             if queueing is not None:
                 lock.last_ticket = lock.last_ticket if place else arrival
                 present_until, kept_until = (lock.now + _ms(t) for t in (queueing.presence, queueing.keep))
-                lock.places[claim.waiter] = _Place(ticket, kept_until, present_until, claim.party)
+                lock.places[claim.waiter] = Place(ticket, kept_until, present_until, claim.party)
             self._wake(claim.lock, free)
-            return _waiting(lock, ticket, rank)
+            return lock.waiting(ticket, rank)
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""
@@ -131,8 +79,9 @@ class InMemoryLockStore:
                 return False
             lock = self._current(claim.lock)
             if holder := lock.holders.pop(claim.owner, None):
-                held, mean = max(lock.now - holder.since, 0), lock.mean_hold
-                lock.mean_hold = held if mean is None else math.floor(mean + (held - mean) / 8)
+                held, mean = max(lock.now - holder.since, 0), lock.mean_hold or 0
+                # slow to rise, quick to fall
+                lock.mean_hold = math.floor(mean + (held - mean) / (2 if held < mean else 8))
             else:
                 lock.places.pop(claim.waiter, None)
             self._wake(claim.lock, claim.limit - len(lock.holders))
@@ -146,15 +95,15 @@ class InMemoryLockStore:
             lock = self._current(claim.lock)
             holder = lock.holders.pop(claim.owner, None)
             place = lock.places.get(claim.waiter)
-            ticket = (place and place.ticket) or (holder and holder.ticket) or ticket
+            ticket = (place and place.ticket) or (holder and holder.ticket) or lock.remembered(ticket)
             if ticket:
-                lock.places[claim.waiter] = _Place(ticket, lock.now + _ms(keep), None, claim.party)
+                lock.places[claim.waiter] = Place(ticket, lock.now + _ms(keep), None, claim.party)
             self._wake(claim.lock, claim.limit - len(lock.holders))
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
         with self._mutex:
-            known = self._locks.get(lock, _Lock())
+            known = self._locks.get(lock, Lock())
             now = max(self._now_us() // 1000 + known.behind, known.now)
             holders = sorted(known.holders.items(), key=lambda item: item[1].slot)
             line = [
@@ -163,18 +112,7 @@ class InMemoryLockStore:
                 if place.kept_until > now
             ]
             return LockState(
-                holders=tuple(
-                    HolderState(
-                        owner=owner,
-                        token=holder.token,
-                        slot=holder.slot,
-                        lease_left=timedelta(milliseconds=holder.ends - now),
-                        held_for=timedelta(milliseconds=now - holder.since),
-                        party=holder.party,
-                    )
-                    for owner, holder in holders
-                    if holder.ends > now
-                ),
+                holders=tuple(holder.state(owner, now) for owner, holder in holders if holder.ends > now),
                 waiters=tuple(line[:waiters]),
                 waiting=len(line),
             )
@@ -204,9 +142,9 @@ class InMemoryLockStore:
     def _now_us(self) -> int:
         return round(self._clock() * 1e6)
 
-    def _current(self, name: LockId) -> _Lock:
+    def _current(self, name: LockId) -> Lock:
         """The lock as it is now: without the holders and places whose time is over."""
-        lock = self._locks.setdefault(name, _Lock())
+        lock = self._locks.setdefault(name, Lock())
         now = self._now_us() // 1000 + lock.behind
         if now < lock.now - SMALL_STEP_MS:
             lock.behind += lock.now - now
@@ -218,13 +156,13 @@ class InMemoryLockStore:
                 place.present_until = None
         return lock
 
-    def _grant(self, lock: _Lock, claim: Claim, ends: int, ticket: int) -> _Holder:
+    def _grant(self, lock: Lock, claim: Claim, ends: int, ticket: int) -> Holder:
         """Make this claim a holder, on the smallest free slot."""
         taken = {holder.slot for holder in lock.holders.values()}
         slot = next(slot for slot in itertools.count() if slot not in taken)
         lock.last_token = max(lock.last_token + 1, self._now_us())
         lock.places.pop(claim.waiter, None)
-        holder = _Holder(lock.last_token, slot, lock.now, ends, ticket, claim.party)
+        holder = Holder(lock.last_token, slot, lock.now, ends, ticket, claim.party)
         lock.holders[claim.owner] = holder
         return holder
 
@@ -235,19 +173,6 @@ class InMemoryLockStore:
             if waiter in called:
                 with contextlib.suppress(RuntimeError):  # its loop is closed, and it does not wait any more
                     loop.call_soon_threadsafe(event.set)
-
-
-def _waiting(lock: _Lock, ticket: int, rank: int) -> Waiting:
-    """What a claim with this ticket is told."""
-    parked = sum(place.present_until is None and place.ticket < ticket for place in lock.places.values())
-    ends = min((holder.ends for holder in lock.holders.values()), default=None)
-    return Waiting(
-        place=rank + 1,
-        ahead=rank + parked,
-        held=len(lock.holders),
-        mean_hold=None if lock.mean_hold is None else timedelta(milliseconds=lock.mean_hold),
-        next_expiry=None if ends is None else timedelta(milliseconds=ends - lock.now),
-    )
 
 
 def _ms(duration: timedelta) -> int:

@@ -1,0 +1,47 @@
+"""Notices when the clock of a Redis server steps forward: leases end before their holders know.
+
+Steps back are absorbed by the scripts.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from lock_interceptor.lease import clock
+
+TOLERANCE = 0.5
+"""Seconds that are no step."""
+DRIFT = 0.02
+"""Part of the time in which two clocks may run apart."""
+
+log = structlog.get_logger("lock_interceptor")
+
+
+class ServerClocks:
+    """What the clocks of the servers said, against the one of this machine."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Steps forward that were noticed so far."""
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def heard(self, server: str, server_ms: int, sent: float) -> None:
+        """Take note of what a server's clock said at some time between `sent`, by `clock`, and now.
+
+        It is a step if more time has passed there than can have passed here.
+        """
+        before, last = self._last.get(server), (server_ms / 1000, sent)
+        self._last[server] = last
+        if before is None:
+            return
+        passed_there, passed_here = last[0] - before[0], clock() - before[1]
+        if passed_there > passed_here * (1 + DRIFT) + TOLERANCE:
+            self.steps += 1
+            log.warning(
+                "lock.clock_stepped",
+                redis=server,
+                seconds=round(passed_there - passed_here, 3),
+                steps=self.steps,
+                effect="leases ended earlier than their holders knew",
+                remedy="let clocks be slewed and not set, on all servers that a failover may lead to",
+            )
