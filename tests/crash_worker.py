@@ -11,6 +11,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import history
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -57,4 +58,5 @@ async def main(address: str, task_queue: str) -> None:
 
 
 if __name__ == "__main__":
+    history.install()
     asyncio.run(main(*sys.argv[1:]))

@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+import history
 from crash_worker import LIMIT
+from history import Expectations
 from stage import Stage, until
 from temporalio import workflow
 
@@ -46,12 +48,15 @@ class ManyAtOnce:
 
 
 @contextlib.contextmanager
-def worker_processes(stage: Stage, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+def worker_processes(
+    stage: Stage, count: int, recorded: history.Run
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """So many workers; those that still run at the end have to end well."""
     url = stage.settings.redis_url
     assert url is not None
     environment = {
         **os.environ,
+        **recorded.environment,
         "APPLICATION_NAME": stage.settings.application_name,
         "REDIS_URL": url.get_secret_value(),
         "LOCK_LEASE_SECONDS": str(LEASE),
@@ -140,7 +145,10 @@ def most_at_once(intervals: Path, ends: dict[int, float]) -> int:
 
 async def test_a_killed_worker(stage: Stage) -> None:
     """The limit holds throughout, everything completes, and what the dead one held is free soon."""
-    with worker_processes(stage, 3) as (victim, *others):
+    with (
+        history.recording(stage.scene / "history", stage.redis) as recorded,
+        worker_processes(stage, 3, recorded) as (victim, *others),
+    ):
         async with stage.worker(workflows=[ManyAtOnce]), audited(stage) as audit:
             turns = asyncio.Semaphore(IN_FLIGHT)
 
@@ -173,10 +181,19 @@ async def test_a_killed_worker(stage: Stage) -> None:
             victim.kill()
             victim.wait()
             killed = time.monotonic()
+            recorded.killed(victim.pid)
             await until(lambda: not audit.holds(victim.pid), "the slots of the victim", LEASE + 2)
 
             tokens = [token for each in await asyncio.wait_for(all_of_them, 60) for token in each]
 
+    enough = {
+        "grants": WORKFLOWS * EXECUTIONS_EACH,
+        "waits": 50,
+        "faults": 1,
+        "clients": 3,
+        "leases run out": 1,
+    }
+    recorded.check(Expectations(at_least=enough, at_most={"lost": 0}, poll=1.2))
     assert len(set(tokens)) == len(tokens) == WORKFLOWS * EXECUTIONS_EACH
     assert audit.samples > 200
     assert not audit.clashes
