@@ -101,3 +101,17 @@ def test_version_is_the_same_everywhere() -> None:
 
     assert newest is not None
     assert metadata["project"]["version"] == newest[1] == lock_interceptor.__version__
+
+
+def test_every_claim_about_failovers_has_its_test() -> None:
+    """Each row of the table names tests that exist."""
+    tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    failovers = README.split("\n### Failovers\n")[1].split("\n## ")[0]
+    rows = [row.split("|")[5] for row in failovers.splitlines() if row.count("|") == 6]
+    claims = [re.findall(r"`(test_\w+)`", row) for row in rows[2:]]
+
+    assert len(claims) >= 14
+    for named in claims:
+        assert named
+        for name in named:
+            assert f"def {name}(" in tests or (ROOT / "tests" / f"{name}.py").exists(), name
