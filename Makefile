@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # tests mostly wait, for servers of their own, so two at a time are twice as fast
 JOBS ?= 2
+MINUTES ?= 2
 
-.PHONY: help install demo test simulation check format lint types fix clean
+.PHONY: help install demo test simulation model soak bugs check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -27,6 +28,15 @@ test: install  ## run everything in tests/ on embedded servers
 
 simulation: install  ## simulate thousands of waiters over hours, and draw docs/waiting.svg
 	$(BIN)/python tests/waiting_simulation.py --svg docs/waiting.svg
+
+model: install  ## explore every state of a failover, lease and grace, and print what is safe
+	$(BIN)/python tests/failover_model.py
+
+soak: install  ## random faults on real servers for MINUTES=2, then the history is checked
+	$(BIN)/python tests/soak.py --minutes $(MINUTES) $(ARGS)
+
+bugs: install  ## put deliberate faults into a copy, and see each of them caught
+	$(BIN)/python tests/seeded_bugs.py $(ARGS)
 
 check: format lint types test  ## what CI runs
 

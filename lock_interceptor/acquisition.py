@@ -10,7 +10,7 @@ from typing import Any
 
 from lock_interceptor import waiting as policy
 from lock_interceptor.errors import LockLost
-from lock_interceptor.keeper import Hold
+from lock_interceptor.hold import Hold
 from lock_interceptor.lease import clock
 from lock_interceptor.request import LockRequest
 from lock_interceptor.terms import Terms, Want

@@ -10,9 +10,11 @@ from typing import Any
 
 import structlog
 
+from lock_interceptor import tracing
 from lock_interceptor.acquisition import CLEAN_UP_SECONDS, Acquisition, settle
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
-from lock_interceptor.keeper import Hold, LeaseKeeper
+from lock_interceptor.hold import Hold
+from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, clock, held_leases
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
@@ -142,6 +144,8 @@ class Guard:
                 gone = hold.lease
                 gone.lose("the store no longer knew of it when it was given back")
             log.debug("lock.released", **hold.facts())
+            if not hold.lease.lost:
+                tracing.event("lock.released", lock=hold.lease.label, token=hold.lease.token)
         return gone
 
 

@@ -12,50 +12,25 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import structlog
 
+from lock_interceptor import metrics
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.lease import Lease, clock
-from lock_interceptor.store import Claim, LockStore
+from lock_interceptor.hold import Hold, margin
+from lock_interceptor.lease import clock
+from lock_interceptor.store import LockStore
 
 log = structlog.get_logger("lock_interceptor")
 Result = TypeVar("Result")
 
+MIN_RETRY_DELAY = 0.05
 MAX_RETRY_DELAY = 1.0
 CLOSE_PATIENCE = 5.0
-
-
-def margin(length: float) -> float:
-    """Seconds by which a lease ends earlier here than at the server: two clocks do not run alike."""
-    return max(0.02 * length, min(0.5, 0.1 * length))
-
-
-@dataclass(eq=False, slots=True)
-class Hold:
-    """Something held: the claim, the lease that the body sees, and whom to tell when it is lost."""
-
-    claim: Claim
-    lease: Lease
-    length: float
-    """Seconds that each renewal asks for."""
-    on_lost: Callable[[], None]
-    """Called in the keeper's thread."""
-    ticket: int = 0
-    """Place in line that the grant used up."""
-
-    def facts(self) -> dict[str, Any]:
-        """What log events say of it, as flat keys."""
-        lease = self.lease
-        return {
-            "lock": lease.label,
-            "token": lease.token,
-            "slot": lease.slot,
-            **self.claim.party.as_dict(),
-        }
+LATE = 1.0
+"""Seconds after which what was given up without a grant is given back once more."""
 
 
 class LeaseKeeper:
@@ -69,6 +44,7 @@ class LeaseKeeper:
         # everything below is touched in the keeper's loop only
         self._renewals: dict[Hold, asyncio.Task[None]] = {}
         self._releases: set[asyncio.Task[Any]] = set()
+        self._late: dict[Hold, asyncio.TimerHandle] = {}
 
     def keep(self, hold: Hold) -> None:
         """Renew this lease from now on."""
@@ -128,11 +104,15 @@ class LeaseKeeper:
         for renewal in renewals:
             renewal.cancel()
         await asyncio.gather(*renewals, return_exceptions=True)
+        for hold in list(self._late):
+            self._make_sure(hold)
         if self._releases:
             await asyncio.wait(self._releases, timeout=CLOSE_PATIENCE)
         await self._store.close()
 
     def _start_renewing(self, hold: Hold) -> None:
+        hold.begin()
+        # the task has the context of the attempt, and so its span
         task = asyncio.get_running_loop().create_task(self._renew(hold))
         self._renewals[hold] = task
         task.add_done_callback(lambda _: self._renewals.pop(hold, None))
@@ -144,7 +124,7 @@ class LeaseKeeper:
     async def _renew(self, hold: Hold) -> None:
         """Renew at a third of the lease; after a failure often, until the lease is over."""
         lease, interval, doubtful = hold.lease, hold.length / 3, False
-        delay = interval
+        delay = _due(hold)
         while True:
             await asyncio.sleep(min(in_bunches(delay, interval), max(lease.remaining, 0)))
             if lease.lost:
@@ -159,55 +139,85 @@ class LeaseKeeper:
                     alive = await self._store.renew(hold.claim, lease=timedelta(seconds=length))
             except Exception as error:
                 # not an answer, so not a loss: the lease lasts until its end
+                hold.claim.metrics.count(metrics.STORE_ERRORS)
                 if not doubtful:
+                    hold.claim.metrics.count(metrics.DOUBTFUL)
                     log.warning("lock.doubtful", **hold.facts(), lease_left=lease.remaining, error=str(error))
                 doubtful, delay = True, min(interval, MAX_RETRY_DELAY, max(lease.remaining / 4, 0.05))
                 continue
             if not alive:
                 return self._lost(
-                    hold, "the store no longer knows of it (expired, deleted or lost with its server)"
+                    hold,
+                    "the store no longer knows of it (expired, deleted or lost with its server)",
+                    gone=True,
                 )
             final = length < hold.length
             if not lease.extend(sent + length - margin(length), final=final):
                 return self._lost(hold, lease.lost_because)
             if doubtful:
                 log.info("lock.recovered", **hold.facts())
-            doubtful, delay = False, interval
+            doubtful, delay = False, _due(hold)
 
-    def _lost(self, hold: Hold, reason: str) -> None:
+    def _lost(self, hold: Hold, reason: str, *, gone: bool = False) -> None:
         hold.lease.lose(reason)
         log.error("lock.lost", **hold.facts(), reason=reason)
+        hold.lost(gone=gone)
         hold.on_lost()
 
     async def _release(self, hold: Hold) -> bool | None:
         self._stop_renewing(hold)
+        if hold.lease.lost:
+            hold.lost()
         ends = max(hold.lease.remaining, 0) + margin(hold.length)
-        was_held, sure = await self._repeat(lambda: self._store.release(hold.claim), ends)
+        was_held, sure = await self._repeat(hold, lambda: self._store.release(hold.claim), ends)
+        if was_held is False and sure:
+            hold.lost(gone=True)
+        hold.over()
         if was_held is None:
+            hold.claim.metrics.count(metrics.RELEASE_FAILED)
             log.warning("lock.release_failed", **hold.facts(), freed_in="at the end of its lease")
+        if not hold.lease.token:
+            self._late[hold] = asyncio.get_running_loop().call_later(LATE, self._make_sure, hold)
         # after an answer that got lost, "it held nothing" may be our own doing
         return was_held if was_held or sure else None
+
+    def _make_sure(self, hold: Hold) -> None:
+        """Give back again: the last request may have been cut off, and yet be executed after the release."""
+        self._late.pop(hold).cancel()
+        again = self._repeat(hold, lambda: self._store.release(hold.claim), hold.length)
+        task = asyncio.get_running_loop().create_task(again)
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
     async def _step_back(self, hold: Hold, keep: timedelta) -> None:
         self._stop_renewing(hold)
         ends = max(hold.lease.remaining, 0) + margin(hold.length)
-        await self._repeat(lambda: self._store.park(hold.claim, ticket=hold.ticket, keep=keep), ends)
+        await self._repeat(hold, lambda: self._store.park(hold.claim, ticket=hold.ticket, keep=keep), ends)
+        hold.over()
 
     async def _repeat(
-        self, call: Callable[[], Coroutine[Any, Any, Result]], seconds: float
+        self, hold: Hold, call: Callable[[], Coroutine[Any, Any, Result]], seconds: float
     ) -> tuple[Result | None, bool]:
         """Repeat until answered, and at least once. Also tells whether the first answer was the only one."""
-        give_up, delay, sure = clock() + seconds, 0.05, True
+        give_up, delay, sure = clock() + seconds, MIN_RETRY_DELAY, True
         while True:
             try:
                 return await call(), sure
             except Exception as error:
                 sure = False
-                if isinstance(error, LockConfigurationError) or clock() + delay > give_up:
+                hold.claim.metrics.count(metrics.STORE_ERRORS)
+                left = give_up - clock()
+                if isinstance(error, LockConfigurationError) or left < MIN_RETRY_DELAY:
                     log.debug("lock.store_error", error=str(error))
                     return None, False
-            await asyncio.sleep(delay)
+            # more often again towards the end: it may be the last chance to free the slot early
+            await asyncio.sleep(min(delay, max(left / 2, MIN_RETRY_DELAY)))
             delay = min(delay * 2, MAX_RETRY_DELAY)
+
+
+def _due(hold: Hold) -> float:
+    """Seconds until a third of the lease is over: it began when it was asked for, not with a late answer."""
+    return max(hold.lease.remaining + margin(hold.length) - hold.length * 2 / 3, 0)
 
 
 def in_bunches(delay: float, interval: float) -> float:

@@ -15,9 +15,10 @@ from typing import Any
 
 import structlog
 
+from lock_interceptor import metrics, tracing
 from lock_interceptor import waiting as policy
 from lock_interceptor.errors import LockBusy, LockNotAcquired, LockStoreUnavailable
-from lock_interceptor.keeper import Hold, margin
+from lock_interceptor.hold import Hold, margin
 from lock_interceptor.lease import Lease, clock
 from lock_interceptor.room import Seat
 from lock_interceptor.store import Granted, Queueing, Waiting
@@ -48,7 +49,7 @@ class LockRequest:
         self._asked = False
         # it stands in line, and holds nothing
         self._in_line = False
-        self._seat: Seat | None = None
+        self._was_sent_away = False
 
     async def wait(self) -> None:
         """Wait in line until the lock is granted.
@@ -63,18 +64,21 @@ class LockRequest:
         if state is None:
             return
         limit = self._claim.limit
-        self._seat = seat = None
+        seat = None
         room, left = self._terms.room, self._hot_until - clock()
         if self._stays or room.half_empty or policy.waits_hot(state, limit, left):
             guessed = state.mean_hold is None
             seat = room.enter(policy.turn(state, limit), stays=self._stays, guessed=guessed)
         if seat is None:
             raise self._sent_away(state)
-        self._seat = seat
+        self._claim.metrics.change(metrics.WAITING, 1)
         try:
-            log.info("lock.waiting", place=state.ahead + 1, held=state.held, **self._facts())
+            place, held = state.ahead + 1, state.held
+            log.info("lock.waiting", place=place, held=held, **self._facts())
+            tracing.event("lock.waiting", lock=str(self._claim.lock), place=place, held=held)
             await self._wait_on(seat, state)
         finally:
+            self._claim.metrics.change(metrics.WAITING, -1)
             room.leave(seat)
 
     async def ask(self) -> Waiting | None:
@@ -88,6 +92,7 @@ class LockRequest:
             try:
                 return await self._ask_once()
             except LockStoreUnavailable as error:
+                self._claim.metrics.count(metrics.STORE_ERRORS)
                 self._terms.attempt.check()
                 if self._hot_until - clock() <= delay:
                     raise LockStoreUnavailable(
@@ -108,13 +113,12 @@ class LockRequest:
     def abandon(self, *, keep_place: bool, at_once: bool) -> list[Future[Any]]:
         """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background.
 
-        One that waited in the worker and comes back `at_once` goes on counting as present, until that time is
-        over: nobody behind it goes first in between, be it that its worker is restarted.
+        One that comes back `at_once`, and not because it found no seat, goes on counting as present for that
+        time: nobody behind it goes first meanwhile, also when its worker is restarted.
         """
         if self.hold is None and not self._asked:
             return []
-        seated = self._seat is not None and not self._seat.evicted
-        if keep_place and at_once and seated and self._in_line:
+        if keep_place and at_once and self._in_line and not self._was_sent_away:
             return []
         hold = self.hold or self._hold(Granted(token=0, slot=0), clock())
         if keep_place and not self.want.fail_fast:
@@ -180,7 +184,14 @@ class LockRequest:
             raise LockStoreUnavailable("the answer came after its lease was over")
         self.hold = hold
         self._terms.keeper.keep(hold)
-        log.debug("lock.acquired", **hold.facts(), waited=round(clock() - self._terms.attempt.started, 3))
+        waited = clock() - self._terms.attempt.started
+        log.debug("lock.acquired", **hold.facts(), waited=round(waited, 3))
+        facts = {"lock": str(claim.lock), "token": answer.token, "slot": answer.slot}
+        tracing.event("lock.acquired", **facts, waited=round(waited, 3))
+        claim.metrics.count(metrics.GRANTED)
+        # one that comes back to its place in line has waited since long before
+        returned = answer.ticket and claim.party.attempt > 1
+        claim.metrics.observe(metrics.WAITED, self._terms.attempt.waited if returned else waited)
         return None
 
     def _hold(self, grant: Granted, sent: float) -> Hold:
@@ -200,6 +211,7 @@ class LockRequest:
 
     def _sent_away(self, state: Waiting) -> LockNotAcquired:
         """The error to yield with where there is no seat to wait in."""
+        self._was_sent_away = True
         terms = self._terms
         delay = policy.retry_delay(
             state,
@@ -212,7 +224,10 @@ class LockRequest:
 
     def _not_acquired(self, state: Waiting, delay: timedelta) -> LockNotAcquired:
         """The error to yield with: it says what whoever looks at the waiting activity wants to know."""
-        log.info("lock.parked", place=state.ahead + 1, back_in=delay.total_seconds(), **self._facts())
+        place, back_in = state.ahead + 1, delay.total_seconds()
+        log.info("lock.parked", place=place, back_in=back_in, **self._facts())
+        tracing.event("lock.parked", lock=str(self._claim.lock), place=place, back_in=back_in)
+        self._claim.metrics.count(metrics.PARKED)
         return LockNotAcquired(policy.explain(self._claim.lock, self._claim.limit, state), delay)
 
     def _facts(self) -> dict[str, Any]:

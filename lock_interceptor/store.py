@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
 from lock_interceptor.lease import label, printable
+from lock_interceptor.metrics import SILENT, Recorder
 
 DEFAULT_PRIORITY = 3
 """What Temporal takes for a task without a ``priority_key``."""
@@ -49,6 +50,8 @@ class Party:
     attempt: int = 1
     worker: str = ""
     """Identity of the worker."""
+    since: int = 0
+    """When the activity was scheduled, in seconds since 1970; 0 if that is not known."""
 
     def __post_init__(self) -> None:
         # whoever starts a workflow chooses its id, and terminals obey what they are shown
@@ -57,8 +60,8 @@ class Party:
                 object.__setattr__(self, name, printable(value))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for logs and for the store."""
-        return asdict(self)
+        """Plain values, for logs; when it began is known there."""
+        return {name: value for name, value in asdict(self).items() if name != "since"}
 
     def __str__(self) -> str:
         where = f"workflow {self.workflow}, " if self.workflow else ""
@@ -85,6 +88,8 @@ class Claim:
     A grant that a failover made the store forget may last as long.
     """
     party: Party = Party()
+    metrics: Recorder = field(default=SILENT, compare=False, repr=False)
+    """Counts what happens to this lock, also in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,11 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
     [
         ("demo", ("--workflows", "--seed", "--svg", "--plain")),
         ("dev", ("--temporal-port", "--ui-port", "--redis-port")),
+        ("list", ("NAME", "--app", "--all", "--limit", "--idle", "--json")),
+        ("show", ("NAME", "--key", "--app", "--waiters", "--json")),
+        ("watch", ("NAME", "--app", "--all", "--limit", "--interval", "--count", "--json")),
+        ("release", ("NAME", "--token", "--key", "--app", "--yes", "--json")),
+        ("doctor", ("--verbose", "--json")),
     ],
 )
 def test_help_names_each_option(
@@ -79,6 +84,13 @@ def test_version_is_that_of_the_package() -> None:
         ["demo", "--svg", "no/such/directory/picture.svg"],
         ["demo", "--svg", "."],
         ["dev", "--redis-port", "70000"],
+        ["list", "--limit", "0"],
+        ["show"],
+        ["show", "lock", "--waiters", "-1"],
+        ["watch", "--interval", "0"],
+        ["release", "lock"],
+        ["release", "lock", "--token", "first"],
+        ["doctor", "unexpected"],
     ],
 )
 def test_usage_errors_end_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +113,8 @@ def test_missing_extra_is_named_with_the_remedy(missing: str) -> None:
 
 def test_a_module_missing_elsewhere_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missing for another reason comes out as it is."""
-    monkeypatch.delitem(sys.modules, "lock_interceptor.ops.commands")
+    for module in ("commands", "trying"):
+        monkeypatch.delitem(sys.modules, f"lock_interceptor.ops.{module}")
     monkeypatch.setitem(sys.modules, "structlog", None)
     monkeypatch.setitem(sys.modules, "lock_interceptor.dev.demo.run", None)
     with pytest.raises(ModuleNotFoundError, match=r"lock_interceptor\.dev\.demo\.run"):

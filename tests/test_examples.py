@@ -15,17 +15,18 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 
 
-async def run_file(path: Path, **environment: str) -> str:
-    """Run a Python file as a user would, and return what it printed."""
+async def run_file(path: Path, *options: str, **environment: str) -> str:
+    """Run a Python file as a user would, with options for Python, and return what it printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        *options,
         str(path),
         env=os.environ | {"APPLICATION_NAME": str(uuid4())} | environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
+    assert process.returncode == 0, (out + err).decode()
     return out.decode()
 
 
@@ -82,3 +83,14 @@ async def test_sentinel(temporal_server: TemporalServer) -> None:
         "chase",
         "ending",
     }
+
+
+async def test_tests_of_an_activity(temporal_server: TemporalServer) -> None:
+    """The tests that users copy for their own activities pass."""
+    printed = await run_file(
+        EXAMPLES / "test_my_activity.py",
+        *("-m", "pytest", "-p", "no:cacheprovider"),
+        TEMPORAL_ADDRESS=temporal_server.address,
+    )
+
+    assert "7 passed" in printed

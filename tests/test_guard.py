@@ -78,6 +78,7 @@ async def test_lost_answer(guard: Guard, store: FlakyStore) -> None:
     await guard.run([want()], Patient(), noting)
     assert len(tokens) == 2
     assert len(set(tokens)) == 1
+    assert store.calls["acquire"] == 3
     await until_idle(store)
 
 
@@ -106,6 +107,7 @@ async def test_cancelled_before_the_answer(guard: Guard, store: FlakyStore) -> N
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+    assert not (await state(store)).holders
     await until_idle(store)
 
 

@@ -14,16 +14,16 @@ PACKAGE = "lock_interceptor"
 
 FLOORS = (
     ("errors",),
-    ("spec", "lease", "room"),
-    ("marker", "settings", "metrics", "store"),
-    ("redis_store", "testing", "waiting"),
+    ("spec", "lease", "room", "metrics", "tracing"),
+    ("marker", "settings", "store"),
+    ("redis_store", "waiting", "hold"),
     ("keeper",),
     ("terms",),
     ("request",),
     ("acquisition",),
     ("guard",),
     ("worker",),
-    ("dev",),
+    ("dev", "testing"),
     ("ops",),
     ("__main__",),
 )
@@ -35,8 +35,10 @@ DOORS = {
     "redis": {"redis_store"},
     "pydantic": {"settings"},
     "pydantic_settings": {"settings"},
-    # the demo and its kin are applications: they run workers like any other
-    "temporalio.worker": {"worker", "dev"},
+    # the demo and its kin, and the kit for users' tests, run activities like any other application
+    "temporalio.worker": {"worker", "dev", "testing"},
+    "temporalio.testing": {"testing"},
+    "pytest": {"testing"},
     "typer": {"ops"},
     "rich": {"ops", "dev"},
 }

@@ -18,7 +18,7 @@ from lock_interceptor.redis_store.scripts import load
 pytest_plugins = ["store_fixtures"]
 
 FOLDER = files("lock_interceptor.redis_store") / "scripts"
-NAMES = ["acquire", "inspect", "park", "release", "renew"]
+NAMES = ["acquire", "inspect", "park", "release", "renew", "revoke", "survey"]
 RETURNS = re.compile(r"^ *(?:if .* then )?return (.*?)(?: end)?$", re.MULTILINE)
 
 
@@ -64,7 +64,7 @@ def test_the_header_names_all_arguments(name: str) -> None:
     assert _highest("KEYS", _code(_split("common")[1])) == 1
 
 
-@pytest.mark.parametrize("name", ["park", "release"])
+@pytest.mark.parametrize("name", ["park", "release", "revoke"])
 def test_the_header_names_each_result(name: str) -> None:
     """Scripts that answer with a code return the codes that the header documents, and no others."""
     header, body = _split(name)
@@ -75,7 +75,7 @@ def test_the_header_names_each_result(name: str) -> None:
     assert codes == set(re.findall(r"(?:Returns|,) (\d) ", documented))
 
 
-@pytest.mark.parametrize("name", ["acquire", "inspect", "renew"])
+@pytest.mark.parametrize("name", ["acquire", "inspect", "renew", "survey"])
 def test_the_header_names_each_field(name: str) -> None:
     """Scripts that answer with a table return as many fields as the header documents."""
     header, body = _split(name)

@@ -120,7 +120,8 @@ async def test_command_line_says_why(stage: Stage) -> None:
     (pending,) = json.loads(text)["pendingActivities"]
     who = r"workflow somebody-else, activity guarding \(7\) since \d+ s"
     assert re.fullmatch(
-        rf"lock wide\[eu\]: 2 of 2 held, place [12] in line, expected wait about 1 s or more; held by {who}, {who}",
+        r"lock wide\[eu\]: 2 of 2 held, place [12] in line, expected wait about 1 s or more; "
+        rf"held by {who}, {who}",
         pending["lastFailure"]["message"],
     )
     assert pending["lastFailure"]["applicationFailureInfo"]["type"] == "LockNotAcquired"

@@ -13,11 +13,17 @@ from collections.abc import Sequence
 
 OK = 0
 BROKEN = 1
-"""The demo broke a promise, or could not show that it was kept."""
+"""The demo broke a promise, or could not show that it was kept; or the doctor found a problem."""
 USAGE = 2
 """The command line makes no sense."""
 UNAVAILABLE = 3
-"""Something that the command needs is not installed, does not start, or is taken."""
+"""Something that the command needs does not answer, is not installed, does not start, or is taken."""
+NOT_FOUND = 4
+"""There is no such lock, or no such holder of it."""
+MISCONFIGURED = 5
+"""The settings are wrong, or Redis refuses them: a password, a right, TLS."""
+DECLINED = 6
+"""The question whether to do it was answered with no."""
 INTERRUPTED = 130
 """Ctrl-C, as shells have it: 128 and the number of the signal."""
 

@@ -1,32 +1,19 @@
-"""The sub-commands; this module is what the extra ``cli`` is for."""
+"""The sub-commands, put together; this package but for ``cli.py`` is what the extra ``cli`` is for."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import signal
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import lock_interceptor
-from lock_interceptor.dev import DevServerError, DevServers, RedisServer, TemporalServer
-from lock_interceptor.dev.demo.crew import DemoError
-from lock_interceptor.dev.demo.plan import MAX_ORDERS, MIN_ORDERS
-from lock_interceptor.dev.demo.promises import broken, evaluate
-from lock_interceptor.dev.demo.run import run_demo
-from lock_interceptor.dev.demo.timeline import timeline
-from lock_interceptor.dev.demo.view import LiveView, PlainView, plain_console, promises_table
-from lock_interceptor.ops.cli import BROKEN, INTERRUPTED, UNAVAILABLE
-
-_LOOK_EVERY = 0.2
+from lock_interceptor.ops.examining import doctor
+from lock_interceptor.ops.listing import list_locks
+from lock_interceptor.ops.releasing import release
+from lock_interceptor.ops.showing import show
+from lock_interceptor.ops.trying import demo, dev
+from lock_interceptor.ops.watching import watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,14 +21,85 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Locks around Temporal activities: see them work, and start servers to try them on.",
-    epilog="""Examples:
+    help="Locks around Temporal activities: who holds them, who waits, and whether Redis is fit for it.",
+    epilog="""Settings come from the environment, as for workers: REDIS_URL, APPLICATION_NAME and so on.
+
+Examples:
 
 \b
+  lock-interceptor list                 all locks in use, the longest lines first
+  lock-interceptor show 'stock[north]'  who holds it, since when, and who waits
+  lock-interceptor watch                the busiest locks, live
+  lock-interceptor release 'stock[north]' --token 1764489600123456
+  lock-interceptor doctor               check settings, Redis, rights, replicas
   lock-interceptor demo                 two workers, one killed, every promise measured
   lock-interceptor dev                  a Temporal dev server and Valkey until Ctrl-C
+
+\b
+Exit statuses:
+  0    done
+  1    the demo broke a promise, or the doctor found a problem
+  2    the command line makes no sense, or a name may mean several locks
+  3    Redis, or a server or package that is needed, is not to be had
+  4    no such lock, or no such holder
+  5    the settings are wrong, or Redis refuses them: password, right, TLS
+  6    the question was answered with no
+  130  interrupted
 """,
 )
+
+_EXAMPLES: dict[Callable[..., None], str] = {
+    list_locks: """
+  lock-interceptor list
+  lock-interceptor list 'stock*' --limit 200
+  lock-interceptor list --all --json | jq '.locks[] | select(.waiting > 100)'
+
+The JSON has locks (each with lock, application, name, key, redis_key, held, limit, waiting, parked,
+oldest_wait_seconds, longest_hold_seconds, usual_hold_seconds, settling_seconds), total, complete and
+unreachable. What is not known is null.""",
+    show: """
+  lock-interceptor show stock
+  lock-interceptor show 'stock[north]' --waiters 100
+  lock-interceptor show stock --key north --json | jq '.holders[].workflow'
+
+The JSON is that of list for one lock, with holders (slot, token, held_seconds, lease_left_seconds, workflow,
+workflow_type, activity, activity_id, attempt, worker) and line (place, state, expected_wait_seconds, and
+who).""",
+    watch: """
+  lock-interceptor watch
+  lock-interceptor watch 'stock*' --interval 0.5
+  lock-interceptor watch --all --json --count 10 > ten-looks.jsonl
+
+With --json each look is one line: the JSON of list, with time and problem.""",
+    release: """
+  lock-interceptor show 'stock[north]'
+  lock-interceptor release 'stock[north]' --token 1764489600123456
+  lock-interceptor release stock --key north --token 1764489600123456 --yes --json
+
+The JSON has released, lock, and the holder as show has it.""",
+    doctor: """
+  lock-interceptor doctor
+  lock-interceptor doctor --verbose
+  lock-interceptor doctor --json | jq '.findings[] | select(.level == "problem")'
+
+Ends with 0 if all is well, warnings or not, with 1 if there is a problem, with 3 if Redis is not to be
+reached. The JSON has status (ok, problems, unreachable) and findings: check, level (ok, warning, problem,
+unknown), where, message, remedy.""",
+    demo: """
+  lock-interceptor demo
+  lock-interceptor demo --workflows 300 --seed 42
+  lock-interceptor demo --plain --svg build/timeline.svg
+
+Ends with 0 if every promise was kept, with 1 if one was broken or could not be measured.""",
+    dev: """
+  lock-interceptor dev
+  lock-interceptor dev --temporal-port 7233 --ui-port 8233 --redis-port 6379
+
+Nothing is stored: what is in the servers ends with them.""",
+}
+for _command, _examples in _EXAMPLES.items():
+    _name = "list" if _command is list_locks else _command.__name__
+    app.command(_name, epilog=f"Examples:\n\n\b{_examples}")(_command)
 
 
 def _version(asked: bool) -> None:
@@ -57,132 +115,3 @@ def _common(
     ] = False,
 ) -> None:
     """Options of the command itself."""
-
-
-@contextmanager
-def _ends_well() -> Iterator[None]:
-    """Turn what may happen into a message and an exit status; SIGTERM is like Ctrl-C."""
-    # a shell may have had Ctrl-C ignored, as for jobs in the background
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
-    terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    except DevServerError as error:
-        typer.echo(f"lock-interceptor: {error}", err=True)
-        raise typer.Exit(UNAVAILABLE) from None
-    except DemoError as error:
-        typer.echo(f"lock-interceptor: {error}", err=True)
-        raise typer.Exit(BROKEN) from None
-    except KeyboardInterrupt:
-        typer.echo("interrupted; all that was started has been ended", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, terminate)
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory that stays, and is named, when something goes wrong."""
-    folder = Path(tempfile.mkdtemp(prefix="lock-interceptor-demo-"))
-    try:
-        yield folder
-    except Exception:
-        if any(folder.iterdir()):
-            typer.echo(f"logs and journals of the workers: {folder}", err=True)
-        else:
-            folder.rmdir()
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@app.command(
-    epilog="""Examples:
-
-\b
-  lock-interceptor demo
-  lock-interceptor demo --workflows 300 --seed 42
-  lock-interceptor demo --plain --svg build/timeline.svg
-
-Ends with 0 if every promise was kept, with 1 if one was broken or could not be measured.""",
-)
-def demo(
-    workflows: Annotated[
-        int, typer.Option(min=MIN_ORDERS, max=MAX_ORDERS, help="How many workflows to run.")
-    ] = 150,
-    seed: Annotated[int, typer.Option(help="Another number makes another mix of work.")] = 7,
-    svg: Annotated[Path, typer.Option(dir_okay=False, help="Where to draw the timeline.")] = Path(
-        "demo-timeline.svg"
-    ),
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Print lines only; the default where there is no terminal.")
-    ] = False,
-) -> None:
-    """See it work: two workers, some hundred workflows, one worker killed in the middle.
-
-    Starts a Temporal dev server and Valkey of its own, runs the workflows without locks and then with a
-    mutex, a limit of three and a lock per tenant, kills a worker while it holds slots, and ends with a table
-    of promises, all measured, and a timeline. Takes about half a minute.
-    """
-    if not svg.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {svg.parent}", param_hint="--svg")
-    console = Console()
-    if plain or not console.is_terminal:
-        console, plain = plain_console(), True
-    with _ends_well(), _scratch() as folder:
-        with PlainView(console) if plain else LiveView(console) as view:
-            run = run_demo(workflows=workflows, seed=seed, folder=folder, view=view)
-        promises = evaluate(run)
-        svg.write_text(timeline(run), encoding="utf-8")
-        console.print(promises_table(promises))
-        console.print(f"timeline: {svg.absolute()}", soft_wrap=True, highlight=False, markup=False)
-        if broken(promises):
-            raise typer.Exit(BROKEN)
-
-
-@app.command(
-    epilog="""Examples:
-
-\b
-  lock-interceptor dev
-  lock-interceptor dev --temporal-port 7233 --ui-port 8233 --redis-port 6379
-
-Nothing is stored: what is in the servers ends with them.""",
-)
-def dev(
-    temporal_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of Temporal; by default a free one.")
-    ] = None,
-    ui_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of Temporal's web UI; by default a free one.")
-    ] = None,
-    redis_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of Valkey; by default a free one.")
-    ] = None,
-) -> None:
-    """Run a Temporal dev server and Valkey until Ctrl-C, for your own workers to try.
-
-    Prints the variables to export, which `LockSettings` and Temporal's environment configuration read.
-    """
-    with (
-        _ends_well(),
-        contextlib.suppress(KeyboardInterrupt),
-        DevServers(
-            TemporalServer(port=temporal_port, ui_port=ui_port), RedisServer(port=redis_port)
-        ) as servers,
-    ):
-        exports = "\n".join(f"export {name}={value}" for name, value in servers.environment().items())
-        typer.echo(
-            f"Temporal  {servers.temporal.address}\n"
-            f"Web UI    {servers.temporal.ui_url}\n"
-            f"Valkey    {servers.redis.url}\n\n{exports}\n\nCtrl-C ends both."
-        )
-        sys.stdout.flush()
-        while servers.temporal.running and servers.redis.running:
-            time.sleep(_LOOK_EVERY)
-        gone = "Valkey" if servers.temporal.running else "Temporal"
-        raise DevServerError(f"{gone} ended by itself")

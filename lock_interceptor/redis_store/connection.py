@@ -185,10 +185,7 @@ class Connections:
     def _connect(self, **changes: Any) -> Redis | RedisCluster:
         options = {**self._options, "max_connections": MAX_CONNECTIONS * 4, **changes}
         if self.sentinels is not None:
-            primary: Redis = self.sentinels.sentinel.master_for(
-                self._settings.redis_sentinel_service, **options
-            )
-            return primary
+            return self.sentinels.primary(**options)
         if self._settings.redis_cluster:
             return RedisCluster(**options, require_full_coverage=False)
         return Redis(**options)

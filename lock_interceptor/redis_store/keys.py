@@ -1,9 +1,9 @@
-"""How locks are named in Redis: the only place that builds a key or a channel."""
+"""How locks are named in Redis: the only place that builds or reads a key or a channel."""
 
 from __future__ import annotations
 
 import hashlib
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from lock_interceptor.store import LockId
 
@@ -25,6 +25,22 @@ def lock_key(prefix: str, lock: LockId) -> str:
 def wake_channel(key: str) -> str:
     """Where ``release.lua`` tells waiters of the lock with this key to ask again."""
     return f"{key}:wake"
+
+
+def key_pattern(prefix: str, application: str | None = None) -> str:
+    """What ``SCAN`` is to look for: the locks of an application, or all. Encoded parts have no wildcards."""
+    return f"{prefix}:{SCHEMA}:{{{'*' if application is None else _encode(application)}:*}}"
+
+
+def read_key(prefix: str, key: str) -> LockId | None:
+    """Which lock has this key; None if it is not a lock's.
+
+    For people: what was too long for a key comes back cut, with its digest.
+    """
+    head = f"{prefix}:{SCHEMA}:{{"
+    parts = [unquote(part) for part in key.removeprefix(head).removesuffix("}").split(":")]
+    ours = key.startswith(head) and key.endswith("}") and len(parts) in (2, 3)
+    return LockId(*parts) if ours else None
 
 
 def _encode(part: str) -> str:

@@ -19,6 +19,7 @@ from redis.exceptions import (
     ClusterDownError,
     MovedError,
     RedisClusterException,
+    ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -56,14 +57,21 @@ async def send(
         RedisError: the server's, or the connection's; it may or may not have been executed.
         LockStoreUnavailable: nobody can tell how many replicas would have to confirm it.
     """
-    client = connections.client
-    if not confirmations.asked_for(kind):
+    client, named = connections.client, connections.named_primary
+    confirmed = confirmations.asked_for(kind)
+    try:
+        if confirmed:
+            return await _send_confirmed(connections, key, words, kind=kind, confirmations=confirmations)
         answer = await cast("Any", client.execute_command(*words))
         return Reply(answer, 0, confirmations.of(_primary(client, key)))
-    try:
-        return await _send_confirmed(connections, key, words, kind=kind, confirmations=confirmations)
     except _UNREACHABLE:
-        connections.look_again()  # unlike a single command, a pipeline leaves a Cluster client at that
+        if confirmed:
+            connections.look_again()  # unlike a single command, a pipeline leaves a Cluster client at that
+        raise
+    except ResponseError as error:
+        if str(error).startswith("NOREPLICAS"):
+            # who was replaced on demand refuses like this, for ten seconds, and keeps its connections
+            await connections.expect_primary(named)
         raise
 
 

@@ -7,12 +7,31 @@ import contextlib
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 from redis.exceptions import RedisError
 
 from lock_interceptor.errors import LockStoreUnavailable
 
 Address = tuple[str, int]
+
+
+class PrimaryConnection(SentinelManagedConnection):
+    """Goes to the primary that Sentinel named last whenever it is taken from the pool.
+
+    When another one is named, redis-py closes the idle connections. One that is in use just then would go
+    back into the pool and stay with the old primary, for as long as that answers.
+    """
+
+    async def connect(self) -> None:
+        """Make sure that it is connected, and to that one."""
+        named = self.connection_pool.master_address
+        if self.is_connected and (self.host, self.port) != named:
+            await self.disconnect()
+        await super().connect()  # type: ignore[no-untyped-call]  # redis-py
+
+
+class PrimaryTlsConnection(PrimaryConnection, SentinelManagedSSLConnection):
+    """The same with TLS."""
 
 
 class Sentinels:
@@ -22,6 +41,12 @@ class Sentinels:
         self.sentinel = sentinel
         self._service = service
         self._timeout = timeout
+
+    def primary(self, **options: Any) -> Redis:
+        """A client for the primary."""
+        kind = PrimaryTlsConnection if options.get("ssl") else PrimaryConnection
+        client: Redis = self.sentinel.master_for(self._service, connection_class=kind, **options)
+        return client
 
     async def count_replicas(self) -> int | None:
         """How many replicas there are, those that are down too; None if nobody tells now."""
@@ -39,7 +64,7 @@ class Sentinels:
         """
         primaries = {(str(state["ip"]), int(state["port"])) for state in await self._states()}
         if not primaries:
-            raise LockStoreUnavailable("no replica has confirmed it, and no Sentinel names the primary")
+            raise LockStoreUnavailable("no replica confirms anything, and no Sentinel names the primary")
         if named is not None and primaries != {named}:
             raise LockStoreUnavailable(f"{named[0]}:{named[1]} is no longer the primary for all Sentinels")
 

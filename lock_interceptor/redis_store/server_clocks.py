@@ -25,17 +25,18 @@ class ServerClocks:
         """Steps forward that were noticed so far."""
         self._last: dict[str, tuple[float, float]] = {}
 
-    def heard(self, server: str, server_ms: int, sent: float) -> None:
+    def heard(self, server: str, server_ms: int, sent: float) -> bool:
         """Take note of what a server's clock said at some time between `sent`, by `clock`, and now.
 
-        It is a step if more time has passed there than can have passed here.
+        It is a step, and this True, if more time has passed there than can have passed here.
         """
         before, last = self._last.get(server), (server_ms / 1000, sent)
         self._last[server] = last
         if before is None:
-            return
+            return False
         passed_there, passed_here = last[0] - before[0], clock() - before[1]
-        if passed_there > passed_here * (1 + DRIFT) + TOLERANCE:
+        stepped = passed_there > passed_here * (1 + DRIFT) + TOLERANCE
+        if stepped:
             self.steps += 1
             log.warning(
                 "lock.clock_stepped",
@@ -45,3 +46,4 @@ class ServerClocks:
                 effect="leases ended earlier than their holders knew",
                 remedy="let clocks be slewed and not set, on all servers that a failover may lead to",
             )
+        return stepped

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import structlog
 from redis.exceptions import NoScriptError
 
+from lock_interceptor import metrics
 from lock_interceptor.errors import LockStoreUnavailable
 from lock_interceptor.lease import clock
 from lock_interceptor.redis_store import scripts
@@ -22,6 +21,7 @@ from lock_interceptor.redis_store.connection import Connections, address
 from lock_interceptor.redis_store.durability import Confirmations, Kind
 from lock_interceptor.redis_store.errors import translated
 from lock_interceptor.redis_store.keys import lock_key, wake_channel
+from lock_interceptor.redis_store.records import decode_holder, decode_state, duration, encode_party
 from lock_interceptor.redis_store.sending import Reply, bare_primaries, send
 from lock_interceptor.redis_store.server_clocks import ServerClocks
 from lock_interceptor.redis_store.tls import check_tls_agrees
@@ -30,16 +30,12 @@ from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import (
     Claim,
     Granted,
-    HolderState,
     LockId,
     LockState,
-    Party,
     Queueing,
-    WaiterState,
     Waiting,
 )
 
-MAX_PARTY_BYTES = 600
 CHECK_LEASE = timedelta(seconds=2)
 log = structlog.get_logger("lock_interceptor")
 
@@ -81,7 +77,7 @@ class RedisLockStore:
             _ms(queueing.presence) if queueing else 0,
             _ms(queueing.keep) if queueing else 0,
             _ms(claim.usual_lease),
-            _encode_party(claim.party),
+            encode_party(claim.party),
             kind="grant",
         )
         answer = reply.answer
@@ -90,16 +86,18 @@ class RedisLockStore:
             self._confirmations.info_forbidden()
         if answer[0] == 1:
             reply.replicas.check("grant", reply.confirmed)
+            if reply.replicas.short:
+                claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
         _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
         return Waiting(
             place=rank + 1,
             ahead=ahead,
             held=held,
-            mean_hold=_duration(mean),
-            next_expiry=_duration(expiry),
-            settling=_duration(grace or -1),
-            holders=tuple(_decode_holder(holder, now) for holder in holders),
+            mean_hold=duration(mean),
+            next_expiry=duration(expiry),
+            settling=duration(grace or -1),
+            holders=tuple(decode_holder(holder, now) for holder in holders),
         )
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
@@ -107,7 +105,8 @@ class RedisLockStore:
         sent = clock()
         reply = await self._run("renew", claim.lock, claim.owner, _ms(lease), kind="renewal")
         renewed, server_ms = reply.answer
-        self._clocks.heard(reply.replicas.where, server_ms, sent)
+        if self._clocks.heard(reply.replicas.where, server_ms, sent):
+            claim.metrics.count(metrics.CLOCK_STEPS)
         if renewed:
             reply.replicas.check("renewal", reply.confirmed)
         return bool(renewed)
@@ -119,22 +118,12 @@ class RedisLockStore:
 
     async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
         """See `LockStore.park`."""
-        who = _encode_party(claim.party)
+        who = encode_party(claim.party)
         await self._run("park", claim.lock, claim.owner, claim.waiter, claim.limit, ticket, _ms(keep), who)
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
-        now, waiting, holders, line = (await self._run("inspect", lock, waiters)).answer
-        return LockState(
-            holders=tuple(
-                _decode_holder(holder, now) for holder in sorted(holders, key=lambda holder: holder[2])
-            ),
-            waiters=tuple(
-                WaiterState(waiter=waiter, present=bool(present), party=_decode_party(who))
-                for waiter, present, who in line
-            ),
-            waiting=waiting,
-        )
+        return decode_state((await self._run("inspect", lock, waiters)).answer)
 
     @asynccontextmanager
     async def wakeups(self, claim: Claim) -> AsyncIterator[asyncio.Event]:
@@ -210,42 +199,5 @@ class _Loop:
         self.looking_at_tls = False
 
 
-def _ms(duration: timedelta) -> int:
-    return max(round(duration.total_seconds() * 1000), 1)
-
-
-def _duration(ms: int) -> timedelta | None:
-    return None if ms < 0 else timedelta(milliseconds=ms)
-
-
-def _encode_party(party: Party) -> str:
-    """As JSON with what is empty left out, and with long names cut so that the whole stays small."""
-    values = {name: value for name, value in party.as_dict().items() if value not in ("", 1)}
-    text = json.dumps(values, separators=(",", ":"))
-    room = MAX_PARTY_BYTES
-    while len(text) > MAX_PARTY_BYTES and room > 8:
-        room //= 2
-        cut = {name: value[:room] if isinstance(value, str) else value for name, value in values.items()}
-        text = json.dumps(cut, separators=(",", ":"))
-    return text
-
-
-def _decode_holder(record: list[Any], now: int) -> HolderState:
-    owner, token, slot, expiry, who = record
-    return HolderState(
-        owner=owner,
-        token=token,
-        slot=slot,
-        lease_left=timedelta(milliseconds=expiry - now),
-        held_for=timedelta(milliseconds=max(now - token // 1000, 0)),
-        party=_decode_party(who),
-    )
-
-
-def _decode_party(text: str) -> Party:
-    """Best effort: another version may have written it."""
-    try:
-        values = json.loads(text)
-        return Party(**{name: values[name] for name in Party.__dataclass_fields__ if name in values})
-    except (ValueError, TypeError):
-        return Party()
+def _ms(time: timedelta) -> int:
+    return max(round(time.total_seconds() * 1000), 1)

@@ -26,18 +26,23 @@ async def check_tls_agrees(settings: LockSettings) -> None:
     url = settings.redis_url.get_secret_value() if settings.redis_url is not None else ""
     if url.startswith("unix:"):
         return
-    parts = urlsplit(url)
-    hosts = list(settings.redis_sentinel_hosts) or [
-        (parts.hostname or "localhost", parts.port or 6379)
-        if url
-        else (settings.redis_host, settings.redis_port)
-    ]
+    hosts = endpoints(settings)
     expects_tls = settings.redis_tls or url.startswith("rediss:")
     # all at once: each of them may be hung
     looks = (_check_server(host, port, settings, expects_tls=expects_tls) for host, port in hosts)
     for error in await asyncio.gather(*looks, return_exceptions=True):
         if error is not None:
             raise error
+
+
+def endpoints(settings: LockSettings) -> list[tuple[str, int]]:
+    """Host and port of each server that the settings name: the Sentinels or the one to begin with."""
+    if settings.redis_sentinel_hosts:
+        return list(settings.redis_sentinel_hosts)
+    if settings.redis_url is None:
+        return [(settings.redis_host, settings.redis_port)]
+    parts = urlsplit(settings.redis_url.get_secret_value())
+    return [(parts.hostname or "localhost", parts.port or 6379)]
 
 
 async def _check_server(host: str, port: int, settings: LockSettings, *, expects_tls: bool) -> None:

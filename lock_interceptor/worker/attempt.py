@@ -77,6 +77,7 @@ class ActivityAttempt:
             activity_id=info.activity_id,
             attempt=info.attempt,
             worker=f"{os.getpid()}@{socket.gethostname()}",
+            since=int(info.scheduled_time.timestamp()),
         )
 
     @property

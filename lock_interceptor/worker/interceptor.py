@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -41,6 +41,7 @@ from lock_interceptor.worker.bodies import (
     unlocked_lease,
 )
 from lock_interceptor.worker.failures import to_application_error
+from lock_interceptor.worker.meters import Meters
 from lock_interceptor.worker.workflow_check import (
     RefusingWorkflowInboundInterceptor,
     check_workflows,
@@ -80,12 +81,14 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         self.settings = settings or LockSettings()
         self.store: LockStore = RedisLockStore(self.settings) if store is None else store
         self._keeper = LeaseKeeper(self.store)
+        self._meters = Meters()
         self._refusals: list[LockConfigurationError] = []
         self._sit_in(WaitingRoom(self.settings.max_waiters or MAX_WAITERS))
         self._announce()
 
-    def for_worker(self, room: WaitingRoom) -> LockInterceptor:
+    def for_worker(self, config: Mapping[str, Any], room: WaitingRoom) -> LockInterceptor:
         """One more interceptor that shares everything with this one, but for a worker's own waiting room."""
+        self._meters.learn(config)
         other = copy.copy(self)
         other._sit_in(room)  # noqa: SLF001 - it is this class
         LockInterceptor._announce(other)
@@ -150,6 +153,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         if config is None:
             return RefusingWorkflowInboundInterceptor
         check_workflows(config.get("workflows", ()))
+        self._meters.learn(config)
         permits = config.get("max_concurrent_activities")
         if permits is not None and self.settings.max_waiters is None:
             # waiters must not take all permits of a worker that has few
@@ -200,6 +204,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
                 priority=attempt.priority,
                 usual_lease=lease,
                 party=party,
+                metrics=self._meters.recorder(attempt.info, name),
             )
             # two keys of one name may come out equal: held once is held
             wants.setdefault(lock, Want(claim=claim, lease=lease, fail_fast=spec.on_conflict == "fail"))

@@ -67,7 +67,7 @@ class LockPlugin(SimplePlugin):
         config = super().configure_worker(config)
         _hasten_heartbeats(config)
         room = give_waiters_permits(config, self.interceptor.settings.max_waiters)
-        config["interceptors"] = [*config.get("interceptors", ()), self.interceptor.for_worker(room)]
+        config["interceptors"] = [*config.get("interceptors", ()), self.interceptor.for_worker(config, room)]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from .audit import Row
 from .beliefs import Owner, believed
 from .client_log import Note
-from .expectations import BETWEEN, Expectations, deaths, faults
+from .expectations import BETWEEN, Expectations, Fault, deaths, faults
 from .findings import Findings, Violation
 from .judge import judge
 from .overlaps import check_beliefs, check_bodies
@@ -117,12 +117,24 @@ def check(
     check_resources(notes, findings)
     if expectations.tidy:
         check_leaving(owners, died, findings)
-        dead = {owner.name for owner in owners.values() if owner.process in died}
+        dead = {owner.name for owner in owners.values() if owner.process in died or _too_late(owner, broken)}
         check_rest(locks, leftovers or {}, dead, end, findings)
     _count(rows, locks, owners, findings)
     findings.violations.sort(key=lambda violation: violation.at)
     unmet = expectations.unmet(findings.counts)
     return Report(findings.counts, findings.violations, unmet, findings.explain(rows, notes))
+
+
+def _too_late(owner: Owner, broken: Sequence[Fault]) -> bool:
+    """Whether a server that was in trouble may have taken up a request when its client was gone for good."""
+    return any(
+        call.op == "acquire"
+        and call.unclear
+        and any(
+            not fault.process and fault.start < call.answered and fault.end > call.sent for fault in broken
+        )
+        for call in owner.calls
+    )
 
 
 def _set_times(rows: Sequence[Row], owners: Mapping[str, Owner]) -> None:

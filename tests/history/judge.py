@@ -21,6 +21,9 @@ def judge(locks: dict[str, Lock], step: Step, findings: Findings) -> None:
         lock.limit = step.limit
     if step.row.op == "acquire":
         lock.asker[step.waiter] = step.owner
+        lock.put_back_late.discard(step.waiter)
+    elif step.row.op == "park" and lock.asker.get(step.waiter, step.owner) != step.owner:
+        lock.put_back_late.add(step.waiter)
 
 
 Rule = Callable[[Lock, Step], Iterator[tuple[str, str]]]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .beliefs import Belief, Call, Owner
+from .beliefs import MARGIN, Belief, Call, Owner
 from .client_log import Note
 from .expectations import Expectations, Fault
 from .findings import Findings
@@ -98,11 +98,16 @@ def check_regrants(owners: Mapping[str, Owner], locks: Mapping[str, Lock], findi
             owner = owners.get(grant.owner)
             first = lock.by_owner[grant.owner][0]
             knew = owner is None or (owner.belief is not None and owner.belief.token != grant.token)
-            knew = knew or not any(call.unclear for call in owner.calls if call.op == "acquire")
+            knew = knew or not any(_unheard(call) for call in owner.calls if call.op == "acquire")
             findings.counts["granted again unheard"] += not knew
             if knew:
                 text = f"{grant.owner} got {grant.token:.0f} after {first.token:.0f} was {first.ended}"
                 findings.violate("S7" if first.ended else "S5", text, name, grant.at)
+
+
+def _unheard(call: Call) -> bool:
+    """Whether nobody can have believed in what the request brought: an answer after the lease is none."""
+    return call.unclear or call.answered >= call.sent + call.asked["lease"] / 1000 * (1 - MARGIN)
 
 
 def check_losses(  # noqa: PLR0917 - all of a history
@@ -170,17 +175,22 @@ def _explanation(
     return ""
 
 
+def _last_asked(owners: Iterable[Owner]) -> dict[tuple[str, str], float]:
+    """When somebody asked last for each place in each lock."""
+    last: dict[tuple[str, str], float] = defaultdict(float)
+    for owner in owners:
+        for call in owner.calls:
+            if call.op == "acquire":
+                last[owner.lock, owner.waiter] = max(last[owner.lock, owner.waiter], call.sent)
+    return last
+
+
 def check_leaving(owners: Mapping[str, Owner], deaths: Mapping[int, float], findings: Findings) -> None:
     """L7 and L8: what was had is given back once, and who stops waiting leaves the line.
 
     Or the next attempt of the same activity goes on in its place.
     """
-    last_asked: dict[tuple[str, str], float] = defaultdict(float)
-    for owner in owners.values():
-        for call in owner.calls:
-            if call.op == "acquire":
-                place = owner.lock, owner.waiter
-                last_asked[place] = max(last_asked[place], call.sent)
+    last_asked = _last_asked(owners.values())
     for owner in owners.values():
         released = sum(
             bool(call.answer and call.answer.get("yes")) for call in owner.answered("release", "yes")
@@ -197,9 +207,9 @@ def check_leaving(owners: Mapping[str, Owner], deaths: Mapping[int, float], find
         at = owner.calls[-1].answered
         if owner.belief or (last[0].answer and "token" in last[0].answer):
             findings.violate("L7", f"{owner.name} never gave back", owner.lock, at)
-        elif last_asked[owner.lock, owner.waiter] > last[0].sent:
-            continue
-        elif "presence" in last[0].asked or last[0].unclear:
+        elif last_asked[owner.lock, owner.waiter] == last[0].sent and (
+            "presence" in last[0].asked or last[0].unclear
+        ):
             findings.violate("L8", f"{owner.name} never left the line", owner.lock, at)
 
 
@@ -218,9 +228,16 @@ def check_rest(
         state = lock.states[lock.current]
         # its end was told to a server whose writes were lost
         lost = {each for each, history in lock.served_by.items() if history != state.history}
+        # nobody knows that the activity is past that already: the place goes when its time is over
+        late = {
+            member
+            for member in state.records
+            if member[0] in "cki" and _is_of(member, lock.put_back_late, {})
+        }
+        findings.counts["places put back late"] += sum(member[0] == "c" for member in late)
         left = Counter(
             member[0]
-            for member in state.records
+            for member in state.records.keys() - late
             if member[0] not in "#@" and not _is_of(member, dead, lock.asker) and not _is_of(member, lost, {})
         )
         if left:

@@ -68,6 +68,8 @@ class Lock:
     """Of the last grant."""
     asker: dict[str, str] = field(default_factory=dict)
     """Who asked last on behalf of a waiter."""
+    put_back_late: set[str] = field(default_factory=set)
+    """Waiters whose place an attempt put back after a later attempt of the same activity had asked."""
     served_by: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """In which history an owner, or a waiter, was served last."""
 
@@ -88,7 +90,7 @@ def follow(lock: Lock, row: Row, findings: Findings) -> Step:
     ended = [(state.at + (end - before) / 1000, member) for end, member in state.tick(now)]
     ask = row.ask
     owner, waiter = ask["owner"], ask["waiter"]
-    used = state.records.get("w" + owner)
+    used = state.records.get("w" + owner) if owner in state.live else None
     lock.served_by[owner] = lock.served_by[waiter] = state.history
     step = Step(
         row,

@@ -19,6 +19,7 @@ local presence_ms, keep_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 purge()
 keep_alive(lease_ms, keep_ms)
+note('l', limit) -- for people
 local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
 local replicas = replid and tonumber(string.match(info, 'connected_slaves:(%d+)')) or -1

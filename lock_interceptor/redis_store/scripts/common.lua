@@ -12,7 +12,7 @@
 --   i<id>|...  who that is, for people: of a holder                       token + 4e15
 --                                       of a waiter                       ticket + 2e13
 --   #<x>       bookkeeping: t last token, q last ticket, n last server time in ms, L longest lease,
---              g end of grace, m mean hold                                -4e15 - value
+--              g end of grace, m mean hold, l limit last asked for        -4e15 - value
 --   @<replid>  under which primary the lock was last granted              -9e15
 -- A ticket is priority * 1e11 + order of arrival.
 local key = KEYS[1]

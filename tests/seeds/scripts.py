@@ -1,0 +1,216 @@
+"""Bugs in the Lua scripts."""
+
+from .bug import Bug, Edit, bug
+
+_ACQUIRE, _RENEW, _RELEASE, _PARK, _COMMON = (
+    f"redis_store/scripts/{name}.lua" for name in ("acquire", "renew", "release", "park", "common")
+)
+_CONTRACT, _LINE, _CLOCK, _FAILOVER, _WAKEUPS, _ON_REDIS = (
+    f"test_store_{topic}.py::test_"
+    for topic in ("contract", "line", "clock", "failover", "wakeups", "on_redis")
+)
+
+IN_SCRIPTS: tuple[Bug, ...] = (
+    # who may do what
+    bug(
+        "renewing does not look whether the owner still holds",
+        _RENEW,
+        "if not score('h' .. owner) then return {0, told} end\n",
+        "",
+        f"{_CONTRACT}only_the_owner_renews_and_releases",
+    ),
+    bug(
+        "releasing does not look who the owner is",
+        _RELEASE,
+        "\npurge()\n",
+        "\npurge()\nowner = string.sub(range(1e12, 9.999e12)[1] or 'h', 2)\n",
+        f"{_CONTRACT}only_the_owner_renews_and_releases",
+    ),
+    bug(
+        "asking again takes a second slot",
+        _ACQUIRE,
+        "if score('h' .. owner) then\n",
+        "if false then\n",
+        f"{_CONTRACT}asking_again_changes_nothing_but_the_lease",
+    ),
+    bug(
+        "an attempt that ends late takes its successor out of the line",
+        _RELEASE,
+        "  drop_holder(owner)\nelse\n",
+        "  drop_holder(owner)\nend\ndo\n",
+        f"{_LINE}a_late_release_leaves_the_next_attempt_its_place",
+    ),
+    # how many, and in which slot
+    bug(
+        "a limit, once used, stays although the next request has another one",
+        _ACQUIRE,
+        "local free = limit - held\n",
+        "if not book('N') then note('N', limit) end\nlocal free = book('N') - held\n",
+        f"{_CONTRACT}a_lower_limit_evicts_nobody",
+    ),
+    bug(
+        "slots are given by the number of holders, so that two get the same",
+        _ACQUIRE,
+        "put('s' .. owner, low)",
+        "put('s' .. owner, held)",
+        f"{_CONTRACT}the_smallest_free_slot_is_taken",
+    ),
+    # when a lease ends
+    bug(
+        "< for <= where a lease ends: it lasts a millisecond too long",
+        _COMMON,
+        "ipairs(range(1e12, now))",
+        "ipairs(range(1e12, now - 1))",
+        f"{_CONTRACT}a_lease_lasts_to_the_millisecond",
+    ),
+    bug(
+        "a lease ends a millisecond early at the server",
+        _COMMON,
+        "ipairs(range(1e12, now))",
+        "ipairs(range(1e12, now + 1))",
+        f"{_CONTRACT}a_lease_lasts_to_the_millisecond",
+    ),
+    bug(
+        "renewing lets the key expire under a body that takes long",
+        _RENEW,
+        "keep_alive(lease_ms, 0)\n",
+        "",
+        f"{_ON_REDIS}nothing_is_ever_without_an_end",
+    ),
+    bug(
+        "renewing fails when the server's memory is full",
+        _RENEW,
+        "#!lua flags=allow-oom\n",
+        "#!lua\n",
+        "test_scripts.py::test_a_full_server_keeps_what_is_held",
+    ),
+    # clocks and tokens
+    Bug(
+        "leases go by the clock of the worker that asks",
+        (
+            Edit(_COMMON, "local time = redis.call('TIME')", "local time = {ARGV[#ARGV], 0}"),
+            Edit(
+                "redis_store/store.py",
+                "        script = scripts.load(name)\n",
+                "        script = scripts.load(name)\n"
+                "        args = (*args, int(__import__('time').time()))\n",
+            ),
+        ),
+        ("test_lease_ends.py::test_a_wrong_wall_clock_moves_no_lease",),
+    ),
+    bug(
+        "a server's clock that steps back is not followed",
+        _COMMON,
+        "\n  follow_clock()\n",
+        "\n",
+        f"{_CLOCK}a_step_back_keeps_no_dead_holder",
+    ),
+    bug(
+        "tokens are counted up, without the time",
+        _ACQUIRE,
+        "math.max((book('t') or 0) + 1, us)",
+        "(book('t') or 1e15) + 1",
+        f"{_ON_REDIS}an_idle_key_is_deleted_by_the_server",
+    ),
+    bug(
+        "tokens are the time alone, without the last one",
+        _ACQUIRE,
+        "math.max((book('t') or 0) + 1, us)",
+        "us",
+        f"{_CONTRACT}tokens_rise_with_each_grant",
+    ),
+    bug(
+        "the key is deleted at once with the last release, so that the last token is forgotten",
+        _COMMON,
+        "redis.call('PEXPIRE', key, str(math.max(2 * (book('L') or 0), 60000)))",
+        "redis.call('DEL', key)",
+        f"{_CLOCK}tokens_rise_when_the_clock_steps_back",
+    ),
+    # the line
+    bug(
+        "the rank is forgotten: a newcomer overtakes who waits",
+        _ACQUIRE,
+        "free > rank then",
+        "free > 0 then",
+        f"{_LINE}a_newcomer_overtakes_nobody",
+    ),
+    bug(
+        "whoever asks again goes to the end of the line",
+        _ACQUIRE,
+        "local place = ticket or priority",
+        "local place = priority",
+        f"{_LINE}first_come_first_served",
+    ),
+    bug(
+        "parking loses the place",
+        _PARK,
+        "  make_cold(waiter, ticket)\n",
+        "",
+        f"{_LINE}a_parked_waiter_leaves_no_place_idle",
+    ),
+    bug(
+        "a parked waiter at the head keeps a free slot from the others",
+        _ACQUIRE,
+        "local rank = count(1e11, place - 1)",
+        "local rank = count(1e11, place - 1) + count(1e13 + 1e11, 1e13 + place - 1)",
+        f"{_LINE}a_parked_waiter_leaves_no_place_idle",
+    ),
+    bug(
+        "presence never ends: a dead waiter blocks the line",
+        _COMMON,
+        "ipairs(range(-now, -1e12))",
+        "ipairs({})",
+        f"{_LINE}an_absent_waiter_is_passed_over_at_once",
+    ),
+    bug(
+        "a grant forgets the place that it used up",
+        _ACQUIRE,
+        "  if ticket then put('w' .. owner, ticket + 3e13) end\n",
+        "",
+        f"{_LINE}a_grant_given_back_has_its_old_place",
+    ),
+    # wake-ups
+    bug(
+        "publishing without pcall: a missing right leaves a release half done",
+        _COMMON,
+        "redis.pcall('PUBLISH'",
+        "redis.call('PUBLISH'",
+        f"{_ON_REDIS}without_the_right_to_publish_nothing_leaks",
+    ),
+    bug(
+        "only one waiter is woken, however many slots are free",
+        _COMMON,
+        "'LIMIT', 0, free)",
+        "'LIMIT', 0, 1)",
+        f"{_WAKEUPS}each_release_wakes_as_many_as_there_are_free_places",
+    ),
+    bug(
+        "a waiter that was woken and leaves wakes nobody in its place",
+        _RELEASE,
+        "\nhand_on(limit)\n",
+        "\nif token then hand_on(limit) end\n",
+        f"{_WAKEUPS}who_leaves_or_parks_passes_the_call_on",
+    ),
+    # failover
+    bug(
+        "no grace when another primary has taken over",
+        _ACQUIRE,
+        "    grace = longest\n",
+        "    grace = 0\n",
+        f"{_FAILOVER}nothing_is_granted_for_one_lease",
+    ),
+    bug(
+        "the grace is as long as the lease of who asks, not as the longest",
+        _ACQUIRE,
+        "math.max(book('L') or 0, lease_ms, tonumber(ARGV[8]))",
+        "lease_ms",
+        f"{_FAILOVER}the_longest_lease_counts",
+    ),
+    bug(
+        "a short lease makes the lock forget that there were longer ones",
+        _ACQUIRE,
+        "note('L', longest)",
+        "note('L', lease_ms)",
+        f"{_FAILOVER}a_short_lease_does_not_shorten_the_grace",
+    ),
+)

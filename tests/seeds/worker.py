@@ -1,0 +1,248 @@
+"""Bugs in the worker: acquiring, keeping, waiting and running."""
+
+from .bug import Bug, bug
+
+_REQUEST, _KEEPER, _GUARD, _LEASE, _ACQUISITION, _WAITING = (
+    f"{name}.py" for name in ("request", "keeper", "guard", "lease", "acquisition", "waiting")
+)
+_ATTEMPT, _BODIES, _SLOTS, _FAILURES, _INTERCEPTOR = (
+    f"worker/{name}.py" for name in ("attempt", "bodies", "slots", "failures", "interceptor")
+)
+_TEST_GUARD, _TEST_KEEPER, _TEST_LEASE = (f"test_{topic}.py::test_" for topic in ("guard", "keeper", "lease"))
+
+IN_WORKER: tuple[Bug, ...] = (
+    # acquiring
+    bug(
+        "a lease counts from the answer, not from before the request was sent",
+        _REQUEST,
+        "expires=sent + length - margin(length)",
+        "expires=clock() + length - margin(length)",
+        "test_lease_ends.py::test_a_grant_ends_here_first",
+    ),
+    bug(
+        "a grant is accepted although its lease is over",
+        _REQUEST,
+        "if hold.lease.lost:",
+        "if False:",
+        "test_late_answers.py::test_a_late_grant_is_asked_for_again",
+    ),
+    bug(
+        "a request is repeated under another owner",
+        _REQUEST,
+        "        want, claim, sent = self.want, self._claim, clock()\n",
+        "        self._claim = replace(self._claim, owner=new_owner())\n"
+        "        want, claim, sent = self.want, self._claim, clock()\n",
+        f"{_TEST_GUARD}lost_answer",
+    ),
+    bug(
+        "who gives up without an answer keeps what it may have got",
+        _REQUEST,
+        "if self.hold is None and not self._asked:",
+        "if self.hold is None:",
+        f"{_TEST_GUARD}cancelled_before_the_answer",
+    ),
+    bug(
+        "a lock of several is kept while another one is waited for",
+        _ACQUISITION,
+        "            await settle([given_back for request in self._requests for given_back in "
+        "request.step_back()])\n",
+        "",
+        f"{_TEST_GUARD}one_that_steps_back_keeps_its_place",
+    ),
+    bug(
+        "the body begins although the activity was cancelled",
+        _ACQUISITION,
+        "                self._terms.attempt.check()\n",
+        "",
+        f"{_TEST_GUARD}cancelled_before_the_body",
+    ),
+    bug(
+        "the body begins under a lock that was lost meanwhile",
+        _ACQUISITION,
+        "    if hold.lease.lost:\n",
+        "    if False:\n",
+        f"{_TEST_GUARD}lost_while_asking_for_another",
+    ),
+    # keeping
+    bug(
+        "a renewed lease counts from the answer",
+        _KEEPER,
+        "lease.extend(sent + length - margin(length), final=final)",
+        "lease.extend(clock() + length - margin(length), final=final)",
+        "test_lease_ends.py::test_a_renewed_lease_ends_here_first",
+    ),
+    bug(
+        "a lease ends here when it ends at the server, with no margin",
+        "hold.py",
+        "return max(0.02 * length, min(0.5, 0.1 * length))",
+        "return 0.0",
+        "test_lease_ends.py::test_a_grant_ends_here_first",
+    ),
+    bug(
+        "leases are renewed when they end, not at a third",
+        _KEEPER,
+        "margin(hold.length) - hold.length * 2 / 3, 0)",
+        "margin(hold.length), 0)",
+        "test_lease_ends.py::test_a_blocked_event_loop_loses_nothing",
+        f"{_TEST_KEEPER}renews",
+    ),
+    bug(
+        "a renewal that fails is the last one",
+        _KEEPER,
+        "max(lease.remaining / 4, 0.05))\n                continue\n",
+        "max(lease.remaining / 4, 0.05))\n                return\n",
+        f"{_TEST_KEEPER}short_outage",
+    ),
+    bug(
+        "the server's no to a renewal is not believed",
+        _KEEPER,
+        "            if not alive:\n",
+        "            if False:\n",
+        f"{_TEST_KEEPER}no_is_final",
+    ),
+    bug(
+        "a lease is renewed beyond schedule-to-close",
+        _KEEPER,
+        "length = min(hold.length, lease.until_deadline)",
+        "length = hold.length",
+        f"{_TEST_KEEPER}never_beyond_the_deadline",
+    ),
+    bug(
+        "leases are renewed from the worker's event loop, which bodies may block",
+        _KEEPER,
+        "    def _running_loop(self) -> asyncio.AbstractEventLoop:\n",
+        "    def _running_loop(self) -> asyncio.AbstractEventLoop:\n"
+        "        return asyncio.get_running_loop()\n\n"
+        "    def _loop_in_a_thread(self) -> asyncio.AbstractEventLoop:\n",
+        "test_lease_ends.py::test_a_blocked_event_loop_loses_nothing",
+    ),
+    bug(
+        "a lease that was over comes back to life",
+        _LEASE,
+        "        if self.lost:\n            return False\n",
+        "",
+        f"{_TEST_LEASE}lost_when_the_time_is_over",
+    ),
+    bug(
+        "leases go by the wall clock",
+        _LEASE,
+        "return time.clock_gettime(time.CLOCK_BOOTTIME)",
+        "return time.time()",
+        f"{_TEST_LEASE}the_clock_goes_on_while_the_machine_sleeps",
+    ),
+    # running, and giving back
+    bug(
+        "nobody tells the body that its lease is lost",
+        _KEEPER,
+        "        hold.on_lost()\n",
+        "",
+        f"{_TEST_KEEPER}long_outage",
+    ),
+    bug(
+        "a coroutine is not cancelled when its lease is lost",
+        _BODIES,
+        "    loss.react(body.cancel)\n",
+        "",
+        "test_activity_lost.py::test_body_is_stopped[deleted-async]",
+    ),
+    bug(
+        "a thread's heartbeat goes through although its lease is lost",
+        _BODIES,
+        "            lease.raise_if_lost()\n\n\ndef _complete",
+        "            pass\n\n\ndef _complete",
+        "test_activity_lost.py::test_body_is_stopped[deleted-thread that heartbeats]",
+    ),
+    bug(
+        "success is reported although the lease was lost",
+        _GUARD,
+        "if lost := lost or gone:",
+        "if lost := None:",
+        f"{_TEST_GUARD}gone_before_it_was_given_back",
+    ),
+    bug(
+        "a body that is cancelled leaves its lock to the end of the lease",
+        _GUARD,
+        "does not matter any more\n            await self._release(holds)\n",
+        "does not matter any more\n",
+        "test_guard_cancelled.py::test_cancelled_while_running",
+    ),
+    bug(
+        "a cancel ends the release, too",
+        _ACQUISITION,
+        "            cancelled = True\n",
+        "            for future in futures:\n                future.cancel()\n            raise\n",
+        "test_guard_cancelled.py::test_cancelled_while_giving_back",
+    ),
+    bug(
+        "a release that gets no answer is not repeated",
+        _KEEPER,
+        "if isinstance(error, LockConfigurationError) or ",
+        "if True or ",
+        f"{_TEST_KEEPER}release_is_repeated",
+    ),
+    # waiting
+    bug(
+        "waiters rely on wake-ups, and do not ask by themselves",
+        _WAITING,
+        "delay = interval * (0.8 + 0.2 * jitter)",
+        "delay = 3600.0",
+        "test_waiting.py::test_next_poll",
+    ),
+    bug(
+        "an attempt is sent away beyond its deadline, which fails the activity",
+        _WAITING,
+        "latest = min(MAX_DELAY, until_deadline - 2 * MIN_DELAY)",
+        "latest = MAX_DELAY",
+        "test_waiting.py::test_no_delay_reaches_past_the_deadline",
+    ),
+    bug(
+        "waiting heartbeats without the previous details, so that a checkpoint is lost",
+        _ATTEMPT,
+        "self._outbound.heartbeat(*self.info.heartbeat_details)",
+        "self._outbound.heartbeat()",
+        "test_activity_waiting.py::test_checkpoint_survives_waiting",
+    ),
+    bug(
+        "each attempt stands in line anew",
+        _INTERCEPTOR,
+        "waiter=waiter_id(*attempt.identity, lock=lock)",
+        "waiter=new_owner()",
+        "test_activity_waiting.py::test_worker_shut_down_while_waiting[async-at once]",
+    ),
+    bug(
+        "a cancelled activity keeps its place in line",
+        _ATTEMPT,
+        "        if details.cancel_requested:\n            return False\n",
+        "        if details.cancel_requested:\n            return True\n",
+        "test_activity_waiting.py::test_cancelled_while_waiting[async]",
+    ),
+    bug(
+        "the plugin's permits are not counted, so that any number runs",
+        _SLOTS,
+        "self._limit + min(self._room.occupied, self._room.size) - self._issued, 0)",
+        "self._limit + min(self._room.occupied, self._room.size), 0)",
+        "test_slots.py::test_limit_holds_without_waiters",
+    ),
+    # what is refused, and how it is told
+    bug(
+        "a local activity is accepted",
+        _ATTEMPT,
+        "    if info.is_local:\n",
+        "    if False:\n",
+        "test_refusals.py::test_local_activity[async]",
+    ),
+    bug(
+        "a workflow with a lock is accepted",
+        "worker/workflow_check.py",
+        "if read_specs(function) and not _is_activity(function):",
+        "if False:",
+        "test_workflow_check.py::test_every_part_of_a_workflow",
+    ),
+    bug(
+        "a lost lease fails the activity for good",
+        _FAILURES,
+        "non_retryable=isinstance(error, LockConfigurationError | LockBusy)",
+        "non_retryable=not isinstance(error, LockNotAcquired | LockStoreUnavailable)",
+        "test_errors.py::test_in_temporal",
+    ),
+)
