@@ -23,6 +23,7 @@ import structlog
 from fault_load_plan import LoadLock, Plan
 from history.hooks import VARIABLE
 from patience import Patient
+from redis_tools import until_answered
 
 from lock_interceptor import LockError, LockLost, LockNotAcquired, LockSettings, LockStoreUnavailable
 from lock_interceptor.guard import Guard, Loss
@@ -124,20 +125,23 @@ class _Worker:
         task.set_name(str(number))
         threaded = self.plan.careless or number // len(self.plan.locks) % 2 == 1
         while not self.stopping:
-            waiter = uuid4().hex
-            while True:
-                if await self.attempt(lock, waiter, threaded=threaded):
-                    break
-                await asyncio.sleep(random.uniform(0.02, 0.2))  # noqa: S311 - just load
+            waiter, done = uuid4().hex, False
+            while not done:
+                claim = Claim(
+                    lock=LockId(self.settings.application_name, lock.name),
+                    owner=new_owner(),
+                    waiter=waiter,
+                    limit=lock.limit,
+                )
+                done = await self.attempt(lock, claim, threaded=threaded)
+                if not done and self.stopping:  # another process would go on with this place, were it one
+                    await until_answered(functools.partial(self.store.release, claim))
+                    done = True
+                elif not done:
+                    await asyncio.sleep(random.uniform(0.02, 0.2))  # noqa: S311 - just load
 
-    async def attempt(self, lock: LoadLock, waiter: str, *, threaded: bool) -> bool:
+    async def attempt(self, lock: LoadLock, claim: Claim, *, threaded: bool) -> bool:
         """One attempt; whether it was the last one."""
-        claim = Claim(
-            lock=LockId(self.settings.application_name, lock.name),
-            owner=new_owner(),
-            waiter=waiter,
-            limit=lock.limit,
-        )
         attempt = asyncio.create_task(
             self.guard.run(
                 [Want(claim=claim, lease=self.settings.lease)],

@@ -10,7 +10,7 @@ from demo_runs import BEGAN, HISTORY, KILLED_AT, kept_run
 from lock_interceptor.dev.demo.line import fairness, turns
 from lock_interceptor.dev.demo.promises import Run, broken, evaluate, most_at_once
 from lock_interceptor.dev.demo.record import Ask, Execution, Leave, Record
-from lock_interceptor.ops import cli, commands
+from lock_interceptor.ops import cli, trying
 
 DONE, LEDGER, API, TENANT = "Everything is done", "ledger: at most 1", "api: at most 3", "tenant: at most 1"
 TOKENS, FIRST_COME, WAITING = "Tokens rise", "First come", "Waiting fails"
@@ -156,7 +156,7 @@ def test_a_broken_promise_is_reported_and_fails_the_command(
     run = breaker(kept_run())
     assert verdicts(run)[promise] == "BROKEN"
 
-    monkeypatch.setattr(commands, "run_demo", lambda **_: run)
+    monkeypatch.setattr(trying, "run_demo", lambda **_: run)
     assert cli.main(["demo", "--svg", str(tmp_path / "timeline.svg")]) == cli.BROKEN
     lines = capsys.readouterr().out.splitlines()
     assert any(line.strip().startswith(promise) and "BROKEN" in line for line in lines)
@@ -171,7 +171,7 @@ def test_a_promise_without_a_measurement_is_not_kept(
     run = change(kept_run())
     assert verdicts(run)[promise] == "not measured"
 
-    monkeypatch.setattr(commands, "run_demo", lambda **_: run)
+    monkeypatch.setattr(trying, "run_demo", lambda **_: run)
     assert cli.main(["demo", "--svg", str(tmp_path / "timeline.svg")]) == cli.BROKEN
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_keeps_all_ends_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The demo ends with status 0 when all is kept, and names the timeline's path."""
-    monkeypatch.setattr(commands, "run_demo", lambda **_: kept_run())
+    monkeypatch.setattr(trying, "run_demo", lambda **_: kept_run())
     svg = tmp_path / "timeline.svg"
     assert cli.main(["demo", "--svg", str(svg)]) == cli.OK
     assert str(svg) in capsys.readouterr().out

@@ -19,7 +19,7 @@ def rolled(*changes: dict[str, Any]) -> Inject:
             for old in [worker for worker in scene.loaded.workers if worker.alive]:
                 with scene.fault("deploy"):
                     new = scene.loaded.start(**change)
-                    await scene.loaded.until_progress(workers=[old, new])
+                    await scene.loaded.until_progress(workers=[new])
                     await old.stop()
 
     return inject

@@ -79,7 +79,7 @@ async def wrong_about_the_time(scene: Scene) -> None:
 
 
 ROWS = [
-    Row("worker killed, holding", killed_while_holding, {"leases run out": 3}, {"lost": 0}),
+    Row("worker killed, holding", killed_while_holding, {"leases run out": 2}, {"lost": 0}),
     Row("worker killed, waiting", killed_while_waiting, {}, {"lost": 0}),
     *(
         Row(f"worker killed, release {moment}", killed_in_release(moment), {}, {"lost": 0})
@@ -145,7 +145,7 @@ async def test_server_clock_steps_back(step: float, tmp_path: Path) -> None:
                     await victim.kill()
                     await scene.loaded.until_progress()
 
-        seen = {"leases run out": 3, "clock steps back": int(step < -1)}
+        seen = {"leases run out": 2, "clock steps back": int(step < -1)}
         await play(Row(f"server clock {step} s", inject, seen, {"lost": 0}), server, tmp_path)
 
 

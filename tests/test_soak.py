@@ -16,9 +16,10 @@ from soak_injections import INJECTIONS
 from soak_round import Outcome, State
 from soak_schedule import KINDS, LEASE, TOPOLOGIES, USUAL, Burst, Round, rounds
 
-SECONDS = float(os.environ.get("SOAK_SECONDS") or (120 if os.environ.get("CI") == "true" else 20))
+SECONDS = float(os.environ.get("SOAK_SECONDS", 0))
 
 
+@pytest.mark.skipif(not SECONDS, reason="takes minutes: SOAK_SECONDS=120")
 @pytest.mark.timeout(4 * SECONDS + 120)
 def test_nothing_promised_is_broken_by_faults_at_random(tmp_path: Path) -> None:
     """Whatever strikes processes, servers and connections: no invariant breaks, and losses have reasons."""
