@@ -102,7 +102,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "# Seeded bugs\n\n"
         "Would the tests notice? Each of these bugs is put into a copy of the package, one at a time, by "
         "`python tests/seeded_bugs.py`, and the test beside it fails there while it passes without the bug: "
-        f"{caught} of {len(outcomes)} are caught. CI does the same with every change, and fails when a bug "
+        f"{caught} of {len(outcomes)} are caught. `make bugs` does it again, and fails when a bug "
         "survives.\n\n" + table(outcomes)
     )
 

@@ -16,7 +16,7 @@ from soak_injections import INJECTIONS
 from soak_round import Outcome, State
 from soak_schedule import KINDS, LEASE, TOPOLOGIES, USUAL, Burst, Round, rounds
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", 0))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "0"))
 
 
 @pytest.mark.skipif(not SECONDS, reason="takes minutes: SOAK_SECONDS=120")
