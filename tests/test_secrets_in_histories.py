@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,9 @@ from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 
 from lock_interceptor import needs_lock
+
+# connections to servers that are made not to answer end with the loop
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ARGUMENT = f"argument{uuid4().hex}"
 """Handed to activities, and to be found nowhere but where Temporal keeps arguments."""
@@ -49,6 +53,13 @@ async def misname(text: str) -> None:
 @needs_lock(lock_name="lock", key=lambda text: text * 100)
 async def exaggerate(text: str) -> None:
     """Its key function returns something too long."""
+
+
+@pytest.fixture(autouse=True)
+def _no_leftovers() -> Iterator[None]:
+    """Whatever is left is collected here and not while another file's tests run."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
