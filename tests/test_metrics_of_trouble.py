@@ -1,6 +1,9 @@
 """What goes wrong with locks is counted, once and for its reason."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from activities_under_test import in_coroutine
@@ -9,7 +12,7 @@ from proxy import TcpProxy
 from pydantic import SecretStr
 from servers import command
 from stage import Stage, until
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 
 from lock_interceptor import metrics
 
@@ -61,8 +64,11 @@ async def test_out_of_time(stage: Stage, metered: Client, readings: Readings, re
     assert await readings.of(metrics.LOST) == 1
 
 
-async def test_outage(stage: Stage, metered: Client, readings: Readings, reads: Reads) -> None:
-    """An outage shows as errors and a doubtful lease, and as a lost one when it outlasts the lease."""
+@contextlib.asynccontextmanager
+async def cut_off_while_holding(
+    stage: Stage, metered: Client
+) -> AsyncIterator[tuple[TcpProxy, WorkflowHandle[Any, Any]]]:
+    """A worker that holds the lock when its way to Redis is cut; entered when that has happened."""
     with TcpProxy(stage.redis.port) as proxy:
         stage = stage.with_settings(lease=SHORT, redis_url=SecretStr(proxy.url()))
         async with stage.worker(in_coroutine, client=metered):
@@ -70,35 +76,35 @@ async def test_outage(stage: Stage, metered: Client, readings: Readings, reads: 
             await stage.saw("began1")
             proxy.refuse()
             proxy.cut()
-            await reads(metrics.DOUBTFUL, 1)
-            assert await readings.of(metrics.LOST) == 0
-            assert await readings.of(metrics.HOLDING) == 1
-            await reads(metrics.LOST, 1, reason="expired")
-            assert await readings.of(metrics.STORE_ERRORS) >= 1
-            assert await readings.of(metrics.HOLDING) == 0
-            proxy.listen()
-            stage.cue()
-            await handle.result()
+            yield proxy, handle
+
+
+async def test_outage(stage: Stage, metered: Client, readings: Readings, reads: Reads) -> None:
+    """An outage shows as errors and a doubtful lease, and as a lost one when it outlasts the lease."""
+    async with cut_off_while_holding(stage, metered) as (proxy, handle):
+        await reads(metrics.DOUBTFUL, 1)
+        assert await readings.of(metrics.LOST) == 0
+        assert await readings.of(metrics.HOLDING) == 1
+        await reads(metrics.LOST, 1, reason="expired")
+        assert await readings.of(metrics.STORE_ERRORS) >= 1
+        assert await readings.of(metrics.HOLDING) == 0
+        proxy.listen()
+        stage.cue()
+        await handle.result()
 
 
 async def test_release_failure(stage: Stage, metered: Client, readings: Readings, reads: Reads) -> None:
     """A lock that cannot be given back is counted, and as held for as long as Redis keeps it for us."""
-    with TcpProxy(stage.redis.port) as proxy:
-        stage = stage.with_settings(lease=SHORT, redis_url=SecretStr(proxy.url()))
-        async with stage.worker(in_coroutine, client=metered):
-            handle = await stage.start(ACTIVITY, stage.play(waits=True))
-            await stage.saw("began1")
-            proxy.refuse()
-            proxy.cut()
-            stage.cue()
-            await handle.result()
-            await reads(metrics.RELEASE_FAILED, 1)
-            await reads(metrics.HOLDING, 0)
-            assert await readings.of(metrics.STORE_ERRORS) >= 1
-            assert await readings.of(metrics.HELD, "_count") == 1
-            proxy.listen()
-            # whose turn it is next sweeps up what has expired
-            await stage.run(ACTIVITY, stage.play())
+    async with cut_off_while_holding(stage, metered) as (proxy, handle):
+        stage.cue()
+        await handle.result()
+        await reads(metrics.RELEASE_FAILED, 1)
+        await reads(metrics.HOLDING, 0)
+        assert await readings.of(metrics.STORE_ERRORS) >= 1
+        assert await readings.of(metrics.HELD, "_count") == 1
+        proxy.listen()
+        # whose turn it is next sweeps up what has expired
+        await stage.run(ACTIVITY, stage.play())
 
 
 async def test_waiting_out_an_outage(stage: Stage, metered: Client, readings: Readings) -> None:
