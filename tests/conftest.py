@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+import figures
 import pytest
 from servers import require_redis
 from stage import Kind, Stage, all_kinds
@@ -12,6 +13,14 @@ from temporalio.client import Client
 
 from lock_interceptor import LockSettings, RedisLockStore
 from lock_interceptor.dev import RedisServer, TemporalServer
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests measured."""
+    if seen := list(figures.lines(terminalreporter.stats.get("passed", []))):
+        terminalreporter.section("measured")
+        for line in seen:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

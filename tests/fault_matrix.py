@@ -10,6 +10,7 @@ from typing import Any
 import history
 from fault_load import LEASE, POLL, Load, load
 from fault_proxy import FaultProxy
+from figures import measured
 from history import Expectations, Report, Run
 from history.expectations import BETWEEN
 from proxy import TcpProxy
@@ -94,7 +95,7 @@ async def play(
             await loaded.until_progress()
             await loaded.until(lambda: loaded.grants() >= GRANTS, "many grants")
         report = run.check(row.expectations, connections=0)
-    print(line(row.name, report))
+    measured(line(row.name, report))
     return report, loaded
 
 

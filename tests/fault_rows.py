@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import history
 from fault_load import Load
+from figures import measured
 from history import Expectations
 from servers import info, wait_until
 
@@ -39,7 +40,7 @@ def conclude(
     expected = Expectations(at_least={**ENOUGH, **(at_least or {})}, at_most=at_most or {}, poll=loaded.poll)
     report = run.check(expected)
     counts = report.counts
-    print(
+    measured(
         f"{what}, {loaded.environment.get('LOCK_DURABILITY', 'default')}: injected {counts['faults']}, "
         f"grants {counts['grants']}, most at once {counts['most at once']} of {counts['limit']}, "
         f"leases lost {counts['lost']}, explained {counts['explained']}, "

@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 
 from activities_under_test import Call, CallActivity
+from figures import measured
 from load import WorkerProcess, notes, worker_process
 from stage import Stage, until
 
@@ -84,8 +85,8 @@ async def test_rolling_deploy(stage: Stage) -> None:
 
     checkpoints = dict(notes(stage.scene, "checkpoints"))
     resumed = {name: (int(token), found) for name, token, *found in notes(stage.scene, "resumed")}
-    print(
-        f"\n{WAITERS} wait: two graceful replacements took {graceful:.1f} s, a killed worker {killed:.1f} s "
+    measured(
+        f"{WAITERS} wait: two graceful replacements took {graceful:.1f} s, a killed worker {killed:.1f} s "
         "until everybody was back"
     )
     in_order = sorted(resumed, key=lambda name: resumed[name][0])

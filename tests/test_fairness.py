@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from figures import measured
 from patience import Patient, waiting
 from redis_tools import LEASE, eventually, line_length, new_claim, open_store, take
 from servers import info
@@ -63,7 +64,7 @@ async def test_everybody_gets_as_many_turns(store: RedisLockStore) -> None:
     await keeper.close()
 
     most, least = max(turns.values()), min(turns.values())
-    print(f"\n{CLIENTS} clients, {turns.total() / took:.0f} turns a second: {least} to {most} turns each")
+    measured(f"{CLIENTS} clients, {turns.total() / took:.0f} turns a second: {least} to {most} turns each")
     assert most <= 1.3 * least
 
 
@@ -87,7 +88,7 @@ async def test_turns_come_without_any_message() -> None:
                 late.append(time.monotonic() - released)
         assert "cmdstat_publish" not in info(server, "commandstats")
 
-    print(f"\nwithout messages, polling every {interval} s: granted within {max(late):.2f} s of the release")
+    measured(f"without messages, polling every {interval} s: granted within {max(late):.2f} s of the release")
     assert max(late) < interval + SLACK
 
 
@@ -120,5 +121,5 @@ async def test_commands_of_a_waiter(monkeypatch: pytest.MonkeyPatch) -> None:
                 sent, took = commands() - before, (time.monotonic() - start) * SCALE / 60
                 assert not granted.done()
 
-    print(f"\na waiter sends {sent / took:.1f} commands a minute")
+    measured(f"a waiter sends {sent / took:.1f} commands a minute")
     assert 10 < sent / took <= 20

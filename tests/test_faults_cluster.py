@@ -14,6 +14,7 @@ import pytest
 from fault_load import LEASE, LOCKS, ONE, Load, LoadLock, load
 from fault_rows import conclude, graces, longest_pause, replid, requests_at, soon, under_load
 from fault_servers import SplitClusterSet, is_replica
+from figures import measured
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError
 from servers import ClusterSet, command, info
@@ -125,7 +126,7 @@ async def test_the_primary_hangs_and_comes_back(cluster: FirstPart, tmp_path: Pa
             await loaded.until_progress(PATIENCE)
         conclude(run, "Cluster, SIGSTOP and SIGCONT of the primary", loaded, at_least={"requests lost": 1})
         parked = requests_at(run, old, resumed)
-        print(f"parked requests executed by the stale primary: {parked}")
+        measured(f"parked requests executed by the stale primary: {parked}")
         assert parked
 
 
@@ -178,7 +179,7 @@ async def test_a_lock_moves_to_another_node(cluster: FirstPart, tmp_path: Path) 
             await loaded.until_progress(PATIENCE)
         conclude(run, f"Cluster, migration of a slot with {moved} keys", loaded)
         pause = longest_pause(run, key, begun)
-        print(f"longest time without a grant: {pause:.1f} s, of which a grace takes {loaded.lease:.1f} s")
+        measured(f"longest time without a grant: {pause:.1f} s, of which a grace takes {loaded.lease:.1f} s")
         assert moved > FILLERS
         assert pause < loaded.lease + 5
 

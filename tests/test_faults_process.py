@@ -10,6 +10,7 @@ import history
 import pytest
 from fault_load import LEASE, LOCKS, ONE, POLL, LoadWorker, load
 from fault_matrix import GRANTS, SLACK, Row, Scene, for_a_while, line, play
+from figures import measured
 from history import Expectations
 from servers import redis_binaries
 
@@ -168,7 +169,7 @@ async def test_server_clock_steps_forward(tmp_path: Path) -> None:
                 await loaded.until(lambda: loaded.grants() >= GRANTS, "many grants")
             report = history.check(run.rows(), run.notes(), Expectations(poll=POLL * 1.2, slack=SLACK))
         said = [worker.log.read_text() for worker in loaded.workers]
-    print(line("server clock +5 s", report))
+    measured(line("server clock +5 s", report))
     assert report.rules <= {"S2", "S3"}, str(report)
     assert report.counts["lost"] == report.counts["explained"] >= MOST
     assert report.counts["leases run out"] >= MOST

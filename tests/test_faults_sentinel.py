@@ -10,6 +10,7 @@ import redis
 from fault_load import Load, load
 from fault_rows import conclude, graces, granted_by, replid, requests_at, soon, under_load
 from fault_servers import NEVER, alert, is_replica, prepare, taken_over
+from figures import measured
 from servers import SentinelSet, command
 from slot_moves import hung
 from topologies import in_sync
@@ -75,7 +76,7 @@ async def test_the_primary_hangs_and_comes_back(profile: str, tmp_path: Path) ->
             await loaded.until_progress(PATIENCE)
         conclude(run, "Sentinel, SIGSTOP and SIGCONT of the primary", loaded, at_least={"answers lost": 1})
         parked = requests_at(run, old, resumed)
-        print(f"parked requests executed by the stale primary: {parked}")
+        measured(f"parked requests executed by the stale primary: {parked}")
         assert parked
 
 
@@ -95,7 +96,7 @@ async def test_a_replaced_primary_that_refuses(tmp_path: Path) -> None:
                 await loaded.until_progress(PATIENCE)
                 took = time.monotonic() - begun
         conclude(run, "Sentinel, failover on demand with min-replicas", loaded)
-        print(f"everybody granted again {took:.1f} s after the failover")
+        measured(f"everybody granted again {took:.1f} s after the failover")
         assert took < 9
 
 
@@ -165,7 +166,7 @@ async def test_a_hung_sentinel_that_is_asked_first(tmp_path: Path) -> None:
             assert newcomer.alive
         conclude(run, "Sentinel, SIGKILL of the primary with a hung Sentinel", loaded)
         assert set(graces(run).values()) == {1}
-        print(f"everybody granted again {took:.1f} s after the failover")
+        measured(f"everybody granted again {took:.1f} s after the failover")
 
 
 async def test_all_sentinels_are_gone(tmp_path: Path) -> None:

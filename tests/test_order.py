@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+from figures import measured
 from stage import Stage, until
 from temporalio import activity
 
@@ -60,8 +61,8 @@ async def queue_up(stage: Stage, handles: list[Any], count: int) -> None:
 def report(turns: Turns, what: str) -> list[int]:
     """Print what was seen; returns by how many each of those was overtaken who were."""
     overtaken, parked = [late for late in turns.late() if late], sum(n > 1 for n in turns.attempts)
-    print(
-        f"\n{what}: {EXECUTIONS} in line, {parked} of them came back, up to {max(turns.attempts)} attempts, "
+    measured(
+        f"{what}: {EXECUTIONS} in line, {parked} of them came back, up to {max(turns.attempts)} attempts, "
         f"{len(overtaken)} overtaken, by {max(overtaken, default=0)} at most"
     )
     assert sorted(turns.order) == list(range(EXECUTIONS))

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from activities_under_test import Call, CallActivity
+from figures import measured
 from load import Intervals, notes, worker_process
 from load_worker import LIMIT
 from stage import Stage, until
@@ -65,8 +66,8 @@ async def test_slots_are_in_use(stage: Stage, way: str, workflows: int) -> None:
     start, end = max(ends[tenth - 1], scheduled), begins[-tenth]
     used = bodies.slot_use(LIMIT, start, end)
     gaps = sorted(bodies.gaps(LIMIT, start, end))
-    print(
-        f"\n{way}: slots in use {used:.1%} of {end - start:.1f} s; from the end of a body to the next: "
+    measured(
+        f"{way}: slots in use {used:.1%} of {end - start:.1f} s; from the end of a body to the next: "
         f"median {median(gaps) * 1000:.1f} ms, 99 % {gaps[len(gaps) * 99 // 100] * 1000:.1f} ms, "
         f"most {gaps[-1] * 1000:.1f} ms"
     )
@@ -103,8 +104,8 @@ async def test_unrelated_activities_start(stage: Stage, way: str) -> None:
         await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 60)
     await interceptor.close()
 
-    print(
-        f"\n{way}, {WAITERS} in line, {present} of them in the worker: an unrelated activity starts in "
+    measured(
+        f"{way}, {WAITERS} in line, {present} of them in the worker: an unrelated activity starts in "
         f"{median(busy) * 1000:.1f} ms, at most {busy[-1] * 1000:.1f} ms; in an idle worker in "
         f"{median(idle) * 1000:.1f} ms, at most {idle[-1] * 1000:.1f} ms"
     )

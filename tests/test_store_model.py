@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from figures import measured
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from lock_records import all_bands, is_exact
@@ -65,7 +66,7 @@ def test_all_stores_behave_alike(world: World) -> None:
         ),
     )
     requests = sum(world.seen[what] for what in EXPECTED[:11])
-    print(f"{requests:,} requests to each of {len(world.stores)} stores:", dict(world.seen.most_common()))
+    measured(f"{requests:,} requests to each of {len(world.stores)} stores: {dict(world.seen.most_common())}")
     assert requests >= FLOOR
     few = {what: world.seen[what] for what in EXPECTED if world.seen[what] < 20}
     assert not few, world.seen
