@@ -1,6 +1,7 @@
 """What may be wrong with a real Redis server, provoked for the time of a block. Restored at its end."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import threading
@@ -35,6 +36,24 @@ def no_memory(server: RedisServer) -> Iterator[None]:
     """Its limit of memory is reached, and nothing is evicted."""
     _set(server, "maxmemory", 1)
     yield
+    _set(server, "maxmemory", 0)
+
+
+@contextlib.contextmanager
+def evicting(server: RedisServer) -> Iterator[Callable[[], None]]:
+    """It evicts whatever was not used last. Yields what writes some hundred keys that nobody needs."""
+    numbers = itertools.count()
+
+    def fill() -> None:
+        with redis.Redis(port=server.port) as client, client.pipeline(transaction=False) as pipe:
+            for number in itertools.islice(numbers, 500):
+                pipe.set(f"filler-{number}", b"x" * 1000)
+            pipe.execute()
+
+    _set(server, "maxmemory", int(info(server, "memory")["used_memory"]) + 2_000_000)
+    _set(server, "maxmemory-policy", "allkeys-lru")
+    yield fill
+    _set(server, "maxmemory-policy", "noeviction")
     _set(server, "maxmemory", 0)
 
 

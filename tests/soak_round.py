@@ -26,7 +26,7 @@ from soak_worker import BEFORE, CLIENTS, MAX_WAIT, SoakPlan
 
 POLL = 0.5
 SLACK = 4.0
-"""Seconds that a busy machine may add to whatever takes time."""
+"""Seconds that a machine may add to whatever takes time."""
 HEALED = 2 * PATIENCE
 """Seconds within which everybody is granted again after faults."""
 MANY = 1_000_000
@@ -80,7 +80,6 @@ async def play(one: Round, directory: Path, seconds: float, watch: Watch) -> Out
     """Play a round for so long, and check it. Its history is kept if anything was wrong."""
     directory.mkdir(parents=True)  # noqa: ASYNC240 - nobody waits
     outcome, state = Outcome(one), State(one)
-    (directory / "judged-by.json").write_text(json.dumps({"forgets": one.forgets}))
     try:
         with arena(one.topology) as place:
             try:
@@ -119,8 +118,11 @@ async def _record(  # noqa: PLR0917 - all of a round
                     error.add_note(await asyncio.to_thread(place.health))
                     raise
         begun = time.monotonic()
+        slack = Expectations(slack=SLACK).on_this_machine().slack
+        by = {"forgets": outcome.round.forgets, "slack": slack}
+        (directory / "judged-by.json").write_text(json.dumps(by))
         logs = [server.log for server in place.servers]
-        outcome.report = _judge(directory, logs, forgets=outcome.round.forgets)
+        outcome.report = _judge(directory, logs, **by)
         outcome.checking = time.monotonic() - begun
 
 
@@ -161,7 +163,7 @@ def recheck(directory: Path) -> Report:
     return _judge(directory, logs, **json.loads((directory / "judged-by.json").read_text()))
 
 
-def _judge(directory: Path, logs: list[Path], *, forgets: bool) -> Report:
+def _judge(directory: Path, logs: list[Path], *, forgets: bool, slack: float) -> Report:
     rows = in_order([list(read_log(path, str(path))) for path in logs])
-    expectations = Expectations(poll=POLL * 1.2, slack=SLACK, at_most={BETWEEN: MANY if forgets else 0})
+    expectations = Expectations(poll=POLL * 1.2, slack=slack, at_most={BETWEEN: MANY if forgets else 0})
     return history.check(rows, read_notes(directory), expectations)

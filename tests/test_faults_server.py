@@ -94,9 +94,7 @@ def command_once(*words: object) -> Callable[[Scene], object]:
 
 def delete_one(scene: Scene) -> None:
     """Delete the lock that is held longest."""
-    (key,) = [
-        key for key in command(scene.server, "KEYS", "*") if scene.loaded.application in key and "long" in key
-    ]
+    (key,) = [key for key in locks(scene) if "long" in key]
     command(scene.server, "DEL", key)
 
 
@@ -117,10 +115,28 @@ async def memory_full(scene: Scene) -> None:
             await scene.loaded.until(lambda: not held(scene), "what is given back")
 
 
+async def evicted(scene: Scene) -> None:
+    """A server that evicts takes locks for a cache: one that is held goes with the rest."""
+    before = len(locks(scene))
+    async with scene.loaded.hanging():
+        with scene.fault("evicted"), troubles.evicting(scene.server) as fill:
+
+            def one_is_gone() -> bool:
+                fill()
+                return len(locks(scene)) < before
+
+            await scene.loaded.until(one_is_gone, "a lock that is evicted")
+        await losses(scene, 1)
+
+
+def locks(scene: Scene) -> list[str]:
+    """The keys of the locks."""
+    return [key for key in command(scene.server, "KEYS", "*") if scene.loaded.application in key]
+
+
 def held(scene: Scene) -> int:
     """How many hold something."""
-    keys = [key for key in command(scene.server, "KEYS", "*") if scene.loaded.application in key]
-    return sum(command(scene.server, "ZCOUNT", key, "1e12", "9.999e12") for key in keys)
+    return sum(command(scene.server, "ZCOUNT", key, "1e12", "9.999e12") for key in locks(scene))
 
 
 async def idle_connections_closed(scene: Scene) -> None:
@@ -158,6 +174,7 @@ ROWS = [
         while_held("DEL", delete_one, 2),
         {"lost": 2, "grants forgotten": 2},
         {"lost": 3},
+        how={"lease": SHORT_PAUSE},
         forgets=True,
     ),
     Row(
@@ -180,6 +197,7 @@ ROWS = [
         {"lost": 0, "leases run out": 0},
         how={"lease": NO_MEMORY},
     ),
+    Row("maxmemory, allkeys-lru", evicted, {"lost": 1, "grants forgotten": 1}, forgets=True),
     Row("READONLY", trouble("READONLY", troubles.is_replica), {"unclear answers": 1}),
     Row("LOADING", trouble("LOADING", troubles.loading), {"unclear answers": 1}),
     Row("MISCONF", trouble("MISCONF", troubles.cannot_save), {"unclear answers": 1}),

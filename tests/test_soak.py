@@ -137,6 +137,6 @@ def test_progress_says_what_is_broken() -> None:
 
 def test_a_kept_history_can_be_checked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a bad round left is enough to come to the same verdict."""
-    (tmp_path / "judged-by.json").write_text('{"forgets": false}')
+    (tmp_path / "judged-by.json").write_text('{"forgets": false, "slack": 4.0}')
     assert main(["--recheck", str(tmp_path)]) == 1
     assert "grants: 0, expected at least 1" in capsys.readouterr().out

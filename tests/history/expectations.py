@@ -1,8 +1,9 @@
 """By what a history is judged, and what broke while it was made."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .client_log import Note
 
@@ -20,7 +21,7 @@ class Expectations:
     poll: float = 6.0
     """Between two polls of a waiter that lives."""
     slack: float = 2.0
-    """What a busy machine may add."""
+    """What a machine adds that is busy with nothing but this; see `on_this_machine`."""
     stop_margin: float = 1.0
     """How long a body may go on when its lease is lost and somebody else has the lock."""
     tidy: bool = True
@@ -30,6 +31,10 @@ class Expectations:
     def overlaps_are_no_surprise(self) -> bool:
         """Whether the test says how many overlaps between histories there may be."""
         return BETWEEN in self.at_least or BETWEEN in self.at_most
+
+    def on_this_machine(self) -> "Expectations":
+        """The same, with more slack in the measure in which processes have to wait for a core just now."""
+        return replace(self, slack=self.slack * max(1.0, os.getloadavg()[0] / (2 * (os.cpu_count() or 1))))
 
     def unmet(self, counts: Mapping[str, float]) -> list[str]:
         """What the run did not exercise, or too often."""
