@@ -140,11 +140,12 @@ class Guard:
             task.uncancel()
         gone = None
         for hold, future in zip(holds, futures, strict=True):
-            if future.done() and future.result() is False:
+            given_back = future.result() if future.done() else None
+            if given_back is False:
                 gone = hold.lease
                 gone.lose("the store no longer knew of it when it was given back")
-            log.debug("lock.released", **hold.facts())
-            if not hold.lease.lost:
+            elif given_back:
+                log.debug("lock.released", **hold.facts())
                 tracing.event("lock.released", lock=hold.lease.label, token=hold.lease.token)
         return gone
 

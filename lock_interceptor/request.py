@@ -87,7 +87,7 @@ class LockRequest:
         Raises:
             LockBusy, LockNotAcquired, LockStoreUnavailable, BaseException: as `wait`.
         """
-        delay = 0.05
+        delay, told = 0.05, False
         while True:
             try:
                 return await self._ask_once()
@@ -98,7 +98,9 @@ class LockRequest:
                     raise LockStoreUnavailable(
                         f"lock {self._claim.lock}: {error}", policy.AT_ONCE
                     ) from error.__cause__
-                log.warning("lock.store_unavailable", error=str(error), **self._facts())
+                if not told:  # once, however often it tries: hundreds may be waiting
+                    log.warning("lock.store_unavailable", error=str(error), **self._facts())
+                told = True
             await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 - spreads load, hides nothing
             delay = min(delay * 2, MAX_OUTAGE_DELAY)
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Self
+from weakref import WeakSet
 
 from lock_interceptor.dev.process import HOST, free_ports
 
@@ -33,6 +34,7 @@ class TcpProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{self.port}", daemon=True)
         self._listener: asyncio.Server | None = None
         self._relays: set[asyncio.Task[None]] = set()
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self._swallowed: frozenset[_Way] = frozenset()
         self._delay_seconds = 0.0
         self._kill_on_next_reply = False
@@ -45,8 +47,7 @@ class TcpProxy:
 
     def __exit__(self, *exc: object) -> None:
         """Reset every connection and end the thread."""
-        self.refuse()
-        self.cut()
+        self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -117,6 +118,17 @@ class TcpProxy:
             relay.cancel()
         await asyncio.gather(*relays, return_exceptions=True)
 
+    async def _close(self) -> None:
+        await self._stop_listening()
+        # relays, and connections that are just being accepted and become relays
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for writer in list(self._writers):  # one that has ended may still have something to send
+            writer.transport.abort()
+        await asyncio.sleep(0)  # that is done in the next turn of the loop
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relay = self._loop.create_task(self._relay(reader, writer))
         self._relays.add(relay)
@@ -125,9 +137,11 @@ class TcpProxy:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end: Callable[[asyncio.StreamWriter], None] = _reset
         writers = [writer]
+        self._writers.add(writer)
         try:
             replies, requests = await asyncio.open_connection(HOST, self.target)
             writers.append(requests)
+            self._writers.add(requests)
             async with asyncio.TaskGroup() as both_ways:
                 both_ways.create_task(self._pump(reader, requests, _Way.REQUEST))
                 both_ways.create_task(self._pump(replies, writer, _Way.REPLY))

@@ -10,6 +10,7 @@ from flaky_store import FlakyStore
 from patience import Patient
 from redis_tools import QUEUEING, new_claim
 from stage import until
+from structlog.testing import capture_logs
 
 from lock_interceptor import LockBusy, LockLost, LockNotAcquired, LockStoreUnavailable, current_lease
 from lock_interceptor.guard import Guard, Loss
@@ -83,9 +84,11 @@ async def test_lost_answer(guard: Guard, store: FlakyStore) -> None:
 
 
 async def test_outage_is_waited_out(guard: Guard, store: FlakyStore) -> None:
-    """A store that does not answer for a while is waited for like a busy lock."""
+    """A store that does not answer for a while is waited for like a busy lock, and that is said once."""
     store.before["acquire"] = 3
-    assert await guard.run([want()], Patient(), body) == "lock"
+    with capture_logs() as logs:
+        assert await guard.run([want()], Patient(), body) == "lock"
+    assert [entry["event"] for entry in logs].count("lock.store_unavailable") == 1
 
 
 async def test_long_outage(guard: Guard, store: FlakyStore) -> None:

@@ -142,7 +142,7 @@ def _denied(where: str, said: str) -> str:
         )
     return (
         f"the Redis user may not do what a lock needs at {where} ({said}): it needs its keys and channels "
-        "(the prefix in LOCK_KEY_PREFIX) and the commands that the README lists"
+        "(the prefix in LOCK_KEY_PREFIX) and the commands that docs/deploying.md lists"
     )
 
 
