@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 MINUTES ?= 2
 
-.PHONY: help install demo test simulation model soak bugs check format lint types fix clean
+.PHONY: help install demo test simulation model soak bugs docs serve check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -17,7 +17,7 @@ install: $(VENV)/installed  ## create the environment
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@
 
 demo: install  ## see it work: two workers, some hundred workflows, one worker killed
@@ -37,6 +37,12 @@ soak: install  ## random faults on real servers for MINUTES=2, then the history 
 
 bugs: install  ## put deliberate faults into a copy, and see each of them caught
 	$(BIN)/python tests/seeded_bugs.py $(ARGS)
+
+docs: install  ## build the documentation into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+serve: install  ## show the documentation in a browser, and follow changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 check: format lint types test  ## what CI runs
 

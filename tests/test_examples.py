@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
+from docs_run import ended_well
 from servers import SentinelSet
 
 from lock_interceptor.dev import RedisServer, TemporalServer
@@ -26,7 +27,7 @@ async def run_file(path: Path, *options: str, **environment: str) -> str:
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate()
-    assert process.returncode == 0, (out + err).decode()
+    assert ended_well(process.returncode or 0), (out + err).decode()
     return out.decode()
 
 
