@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 MINUTES ?= 2
 
-.PHONY: help install demo test simulation model soak bugs docs serve check format lint types fix clean
+.PHONY: help install demo test simulation model soak bugs docs serve lowest pythons size picture up down logs integration check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -44,6 +44,30 @@ docs: install  ## build the documentation into build/site
 serve: install  ## show the documentation in a browser, and follow changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
+lowest: install  ## the main tests with the lowest versions of all libraries
+	$(BIN)/python tests/compatibility.py lowest $(ARGS)
+
+pythons: install  ## the main tests on each Python that is supported and installed here
+	$(BIN)/python tests/compatibility.py pythons $(ARGS)
+
+size: install  ## how much it adds to an installation, and to a process's start
+	$(BIN)/python tests/install_size.py
+
+picture: install  ## draw docs/images/web-ui.png; needs chromium and chromium-driver
+	$(BIN)/python tests/web_ui_picture.py
+
+up:  ## start Temporal (Web UI on port 8233) and Redis in containers
+	docker compose up --detach --wait
+
+down:  ## remove these containers, and what they have stored
+	docker compose --profile '*' down --volumes --remove-orphans
+
+logs:  ## follow what they say
+	docker compose --profile '*' logs --follow
+
+integration: install  ## run the tests on docker-compose.yml, with containers killed, paused and cut off
+	$(BIN)/python -m pytest integration $(ARGS)
+
 check: format lint types test  ## what CI runs
 
 format: install  ## is everything formatted? (make fix does it)
@@ -54,6 +78,7 @@ lint: install  ## lint
 
 types: install  ## check the types
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.14
 
 fix: install  ## format, and mend what the linter can
 	$(BIN)/ruff format .

@@ -8,7 +8,6 @@ workflow, and not let structlog be imported at all.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -64,7 +63,9 @@ _LATE = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.metadata.version("lock-interceptor")
+        from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than all the rest here
+
+        return version("lock-interceptor")
     if name in _LATE:
         with workflow.unsafe.imports_passed_through():
             return getattr(importlib.import_module(_LATE[name]), name)

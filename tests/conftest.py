@@ -17,10 +17,7 @@ from lock_interceptor.dev import RedisServer, TemporalServer
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what tests measured."""
-    if seen := list(figures.lines(terminalreporter.stats.get("passed", []))):
-        terminalreporter.section("measured")
-        for line in seen:
-            terminalreporter.line(line)
+    figures.show(terminalreporter, "measured")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """What tests measured, shown at the end of a run: what they print is not seen when they pass."""
 
-from collections.abc import Iterable, Iterator
-
 import pytest
 
 MARK = "measured: "
@@ -12,11 +10,16 @@ def measured(text: str) -> None:
     print(f"\n{MARK}{text}")
 
 
-def lines(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
-    """The lines of all tests that ran, each with the file that it comes from."""
-    for report in reports:
-        if report.when != "call":
-            continue
-        for line in report.capstdout.splitlines():
-            if line.startswith(MARK):
-                yield f"{report.location[0].removeprefix('tests/')}: {line.removeprefix(MARK)}"
+def show(terminal: pytest.TerminalReporter, title: str) -> None:
+    """Show the lines of all tests that passed, each with the file that it comes from."""
+    shown = [
+        f"{report.location[0].removeprefix('tests/')}: {line.removeprefix(MARK)}"
+        for report in terminal.stats.get("passed", [])
+        if report.when == "call"
+        for line in report.capstdout.splitlines()
+        if line.startswith(MARK)
+    ]
+    if shown:
+        terminal.section(title)
+    for line in shown:
+        terminal.line(line)

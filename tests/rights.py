@@ -1,4 +1,4 @@
-"""The least that a Redis user needs, by profile; docs/deploying.md and SECURITY.md quote it, and tests prove it."""
+"""The least that a Redis user needs, by profile; docs/deploying.md quotes it, and tests prove it."""
 
 from lock_interceptor.settings import Durability
 

@@ -78,14 +78,15 @@ async def test_timed_out_while_running(stage: Stage, kind: Kind, timeout: str) -
         handle = await stage.start(kind, play, **{"start_to_close": 20, timeout: 2})
         await stage.saw("began1")
         waiting = await stage.until_waiting(1)
-        assert waiting.waiters[0].party.attempt == 2
+        assert waiting.waiters[0].party.attempt > 1
         assert [holder.party.attempt for holder in waiting.holders] == [1]
         other = await stage.start(kind, stage.play(name="other-"))
         await stage.until_waiting(2)
 
         stage.cue()
         await asyncio.gather(handle.result(), other.result())
-        tokens = [int((await stage.saw(note)).split()[0]) for note in ("began1", "began2", "other-began1")]
+        (again,) = (path.name for path in stage.scene.glob("began[2-9]"))
+        tokens = [int((await stage.saw(note)).split()[0]) for note in ("began1", again, "other-began1")]
         assert tokens == sorted(tokens)
         await stage.saw("done1")
 

@@ -1,6 +1,7 @@
 """First come, first served, though those who wait are sent away and come back."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -58,9 +59,10 @@ async def queue_up(stage: Stage, handles: list[Any], count: int) -> None:
         await until(arrived, "it is in line")
 
 
-def report(turns: Turns, what: str) -> list[int]:
-    """Print what was seen; returns by how many each of those was overtaken who were."""
-    overtaken, parked = [late for late in turns.late() if late], sum(n > 1 for n in turns.attempts)
+def report(turns: Turns, what: str, missed: Sequence[int] = ()) -> list[int]:
+    """Print what was seen; returns by how many each was overtaken who was, and was not `missed`."""
+    overtaken = [late for number, late in enumerate(turns.late()) if late and number not in missed]
+    parked = sum(n > 1 for n in turns.attempts)
     measured(
         f"{what}: {EXECUTIONS} in line, {parked} of them came back, up to {max(turns.attempts)} attempts, "
         f"{len(overtaken)} overtaken, by {max(overtaken, default=0)} at most"
@@ -95,9 +97,25 @@ async def test_order_over_a_restart(stage: Stage) -> None:
     async with stage.worker(turns.activity()):
         await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 90)
 
-    overtaken = report(turns, "restarted")
+    # Temporal may give a task to a worker that has just stopped to ask for one. It misses that attempt after
+    # the heartbeat timeout, and until then nobody can come back in its stead
+    missed = [number for number, handle in enumerate(handles) if await was_missed(handle)]
+    assert len(missed) <= SEATS
+    overtaken = report(
+        turns, f"restarted, {len(missed)} attempts given to the worker that had stopped", missed
+    )
     assert max(overtaken, default=0) <= 2
     assert len(overtaken) <= SEATS
+
+
+async def was_missed(handle: Any) -> bool:
+    """Whether the server never heard of an attempt that came before the last one."""
+    started = [
+        event.activity_task_started_event_attributes.last_failure
+        for event in (await handle.fetch_history()).events
+        if event.HasField("activity_task_started_event_attributes")
+    ]
+    return any(failure.HasField("timeout_failure_info") for failure in started)
 
 
 async def test_order_with_a_seat_for_everybody(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from docs_run import ended_well
 from documented import section, variables
+from quick_start import PRINTS, quick_start
 
 import lock_interceptor
 from lock_interceptor.dev import RedisServer, TemporalServer
@@ -20,10 +21,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 async def test_quick_start_runs(temporal_server: TemporalServer, valkey: RedisServer, tmp_path: Path) -> None:
     """Whoever copies the quick start into a file gets what it promises."""
-    code = re.search(r"```python\n(.*?)```", section(README, "Quick start"), re.DOTALL)
-    assert code is not None
     file = tmp_path / "quickstart.py"
-    file.write_text(code[1].replace("localhost:7233", temporal_server.address), "utf-8")
+    file.write_text(quick_start(temporal_server.address), "utf-8")
 
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -35,7 +34,7 @@ async def test_quick_start_runs(temporal_server: TemporalServer, valkey: RedisSe
     out, err = await process.communicate()
 
     assert ended_well(process.returncode or 0), err.decode()
-    assert "order 1 picked in north at seat 0" in out.decode()
+    assert PRINTS in out.decode()
 
 
 def test_settings_that_are_named_exist() -> None:
