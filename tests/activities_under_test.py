@@ -127,6 +127,7 @@ class Call:
     attempts: int = 0
     priority: int | None = None
     local: bool = False
+    backoff: float = 0.1
 
 
 @workflow.defn
@@ -135,7 +136,7 @@ class CallActivity:
 
     @workflow.run
     async def run(self, call: Call) -> Any:
-        retry = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=call.attempts)
+        retry = RetryPolicy(initial_interval=timedelta(seconds=call.backoff), maximum_attempts=call.attempts)
         if call.local:
             return await workflow.execute_local_activity(
                 call.activity,

@@ -29,13 +29,18 @@ async def locked() -> str:
 
 
 async def test_terminated(stage: Stage, kind: Kind) -> None:
-    """An activity whose workflow is terminated leaves the line at a heartbeat; its body never begins."""
-    async with stage.worker(kind=kind), stage.somebody_else():
-        handle = await stage.start(kind, stage.play(), heartbeat=HEARTBEAT)
-        await stage.until_waiting(1)
-        await handle.terminate()
-        await until_line(stage)
-    assert not list(stage.scene.iterdir())
+    """An activity whose workflow is terminated waits no more, and its place is in no one's way."""
+    async with stage.worker(kind=kind):
+        async with stage.somebody_else():
+            ended = await stage.start(kind, stage.play(), heartbeat=HEARTBEAT)
+            await stage.until_waiting(1)
+            await ended.terminate()
+            await until_line(stage, (ended, False))
+            behind = await stage.start(kind, stage.play(name="behind-"))
+            await until_line(stage, (ended, False), (behind, True))
+        await tokens_of(behind)
+    assert all(note.name.startswith("behind-") for note in stage.scene.iterdir())
+    stage.forget()
 
 
 async def test_reset(stage: Stage, kind: Kind) -> None:

@@ -4,8 +4,12 @@ import signal
 
 import pytest
 from activity_operations import Handle, tokens_of, until_line
+from proxy import TcpProxy
 from stage import Kind, Stage, until
+from temporalio.client import Client
 from worker_process import stopped, worker_process
+
+from lock_interceptor.dev.process import HOST
 
 
 @pytest.mark.parametrize("name", ["async", "thread"])
@@ -41,6 +45,35 @@ async def test_stalled_worker(stage: Stage, kinds: dict[str, Kind], name: str, a
     assert tokens == sorted(tokens)
     began = [note.name for note in stage.scene.iterdir() if note.name.startswith("first-began")]
     assert began == [f"first-began{line[0].party.attempt}"]
+
+
+async def test_heartbeats_that_come_late(stage: Stage, kind: Kind) -> None:
+    """Whose heartbeats reach the server too late, though it sent them in time, goes on in its place."""
+    with TcpProxy(int(stage.temporal.address.rpartition(":")[2])) as proxy:
+        behind_proxy = await Client.connect(f"{HOST}:{proxy.port}")
+        async with (
+            stage.worker(),
+            stage.somebody_else() as guarding,
+            stage.worker(kind=kind, workflows=[], client=behind_proxy),
+        ):
+            first = await stage.start(kind, stage.play(name="first-"), heartbeat=2, backoff=5)
+            await stage.until_waiting(1)
+            second = await stage.start(kind, stage.play(name="second-"), start_to_close=60)
+            before = await until_line(stage, (first, True), (second, True))
+
+            async def timed_out(handle: Handle = first) -> bool:
+                info = await stage.pending(handle)
+                return info is not None and info.last_failure.HasField("timeout_failure_info")
+
+            proxy.delay(2.5)
+            await until(timed_out, "the heartbeat timeout")
+            proxy.heal()
+            await until_next_attempt(stage, first)
+            after = await until_line(stage, (first, True), (second, True))
+            assert [waiter.waiter for waiter in after] == [waiter.waiter for waiter in before]
+            await stage.store.release(guarding)
+            tokens = await tokens_of(first, second)
+    assert tokens == sorted(tokens)
 
 
 async def until_next_attempt(stage: Stage, handle: Handle) -> None:

@@ -52,7 +52,6 @@ class ActivityAttempt:
         # none for a lock that is free at once
         self._next_heartbeat = self.started + min(self._heartbeat_every, CHECK_EVERY)
         self._last_heartbeat = self.started
-        self._longest_silence = 0.0
 
     @property
     def priority(self) -> int:
@@ -102,7 +101,6 @@ class ActivityAttempt:
         if activity.is_worker_shutdown() and self.allowance.attempts_left != 0:
             raise self._shutting_down()
         if clock() >= self._next_heartbeat:
-            self._longest_silence = max(self._longest_silence, self._silence)
             self._last_heartbeat = clock()
             self._next_heartbeat = self._last_heartbeat + self._heartbeat_every
             # not activity.heartbeat(): that would overwrite the last attempt's checkpoint
@@ -124,17 +122,11 @@ class ActivityAttempt:
 
     def keeps_place(self) -> bool:
         """Whether another attempt may follow this one, which is being cancelled."""
+        # "not found" is heard when the workflow is closed, but after a timeout too, of which a worker may know
+        # nothing, since the SDK holds heartbeats back. Then the place is the next attempt's; and a place to
+        # which nobody comes back is in no one's way
         details = activity.cancellation_details()
-        if details is None:
-            return True
-        if details.cancel_requested:
-            return False
-        if details.paused or details.reset or details.timed_out or details.worker_shutdown:
-            return True
-        # "not found" comes after a timeout too: then the place is the next attempt's. Otherwise the workflow
-        # is closed. The SDK holds heartbeats back, so that half of the timeout in silence may be too much
-        silence = max(self._longest_silence, self._silence)
-        return self._is_overdue or silence > self._heartbeat_timeout / 2
+        return details is None or not details.cancel_requested
 
     @property
     def _silence(self) -> float:
