@@ -120,7 +120,8 @@ class TcpProxy:
 
     async def _close(self) -> None:
         await self._stop_listening()
-        # relays, and connections that are just being accepted and become relays
+        for _ in range(3):  # what is just being accepted has to become a task that has begun: it has a socket
+            await asyncio.sleep(0)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for other in others:
                 other.cancel()

@@ -23,11 +23,12 @@ from lock_interceptor.dev import DevServerError, DevServers, RedisServer, Tempor
 
 HOST = process.HOST
 SCRIPT = """
-import signal
+import time
 from lock_interceptor.dev import DevServers, TemporalServer
 with DevServers(TemporalServer(headless=True)) as servers:
     print(servers.temporal.address.split(":")[1], servers.redis.port, servers.redis.directory, flush=True)
-    signal.pause()
+    while True:  # not signal.pause(), which would miss a signal that comes just before it
+        time.sleep(0.1)
 """
 
 
