@@ -122,9 +122,9 @@ class ActivityAttempt:
 
     def keeps_place(self) -> bool:
         """Whether another attempt may follow this one, which is being cancelled."""
-        # "not found" is heard when the workflow is closed, but after a timeout too, of which a worker may not
-        # know, since the SDK holds heartbeats back. Then the place is the next attempt's; and a place to which
-        # nobody comes back is in no one's way
+        # "not found" is heard when the workflow is closed, but after a timeout too, of which a worker may
+        # not know, since the SDK holds heartbeats back. Then the place is the next attempt's; and a place to
+        # which nobody comes back is in no one's way
         details = activity.cancellation_details()
         return details is None or not details.cancel_requested
 
