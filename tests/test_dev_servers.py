@@ -23,7 +23,8 @@ from lock_interceptor.dev import DevServerError, DevServers, RedisServer, Tempor
 
 HOST = process.HOST
 SCRIPT = """
-import time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have it ignored
 from lock_interceptor.dev import DevServers, TemporalServer
 with DevServers(TemporalServer(headless=True)) as servers:
     print(servers.temporal.address.split(":")[1], servers.redis.port, servers.redis.directory, flush=True)

@@ -210,10 +210,17 @@ IN_WORKER: tuple[Bug, ...] = (
         "test_activity_waiting.py::test_worker_shut_down_while_waiting[async-at once]",
     ),
     bug(
+        "whose heartbeats came late is taken for cancelled, and loses its place",
+        _ATTEMPT,
+        "return details is None or not details.cancel_requested",
+        "return details is None or details.timed_out or details.worker_shutdown",
+        "test_waiting_stalls.py::test_heartbeats_that_come_late[async]",
+    ),
+    bug(
         "a cancelled activity keeps its place in line",
         _ATTEMPT,
-        "        if details.cancel_requested:\n            return False\n",
-        "        if details.cancel_requested:\n            return True\n",
+        "return details is None or not details.cancel_requested",
+        "return details is None or True",
         "test_activity_waiting.py::test_cancelled_while_waiting[async]",
     ),
     bug(
