@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 MINUTES ?= 2
 
-.PHONY: help install demo test simulation model soak bugs docs serve lowest pythons size picture up down logs integration check format lint types fix clean
+.PHONY: help install demo test simulation model soak bugs docs serve lowest pythons size picture up down logs integration bench check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -67,6 +67,10 @@ logs:  ## follow what they say
 
 integration: install  ## run the tests on docker-compose.yml, with containers killed, paused and cut off
 	$(BIN)/python -m pytest integration $(ARGS)
+
+bench: install  ## measure it beside its peers and the floor, ONLY=store; without ONLY also docs/benchmarks.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,bench]'
+	$(BIN)/python benchmarks/bench.py $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 check: format lint types test  ## what CI runs
 

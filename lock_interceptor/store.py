@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
@@ -61,7 +61,8 @@ class Party:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for logs; when it began is known there."""
-        return {name: value for name, value in asdict(self).items() if name != "since"}
+        # not asdict(), which copies deeply what is flat: each attempt does this several times
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
 
     def __str__(self) -> str:
         where = f"workflow {self.workflow}, " if self.workflow else ""

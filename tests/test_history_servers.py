@@ -77,7 +77,7 @@ FAULTS = [
     ("S9", "acquire", "free > rank", "free > 0"),
     ("L2", "acquire", "free > rank", "free > rank + 1"),
     ("S4", "acquire", "math.max((book('t') or 0) + 1, us)", "1e15 + (book('t') or us) - 1e15"),
-    ("S12", "acquire", "put('s' .. owner, low)", "put('s' .. owner, 0)"),
+    ("S12", "acquire", "low, 's' .. owner", "0, 's' .. owner"),
     ("L4", "acquire", "local place = ticket or", "local place ="),
     ("S8", "acquire", "put('h' .. owner, now + lease_ms)", "put('h' .. owner, now + lease_ms - 1)"),
     ("S6", "acquire", "ipairs(range(1e12, now))", "ipairs(range(1e12, now + 30000))"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from urllib.parse import quote, unquote
 
@@ -43,6 +44,7 @@ def read_key(prefix: str, key: str) -> LockId | None:
     return LockId(*parts) if ours else None
 
 
+@functools.lru_cache(maxsize=1024)  # a lock is asked for again and again, and quoting takes as long as a send
 def _encode(part: str) -> str:
     """Unreserved characters stay readable; a long part ends in a digest of the whole.
 

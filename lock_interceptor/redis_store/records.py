@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +18,8 @@ def duration(ms: int) -> timedelta | None:
 
 def encode_party(party: Party) -> str:
     """As JSON without what goes without saying, and with long names cut so that the whole stays small."""
-    nobody = asdict(Party())
-    values = {name: value for name, value in asdict(party).items() if value != nobody[name]}
+    said = ((name, getattr(party, name), each.default) for name, each in party.__dataclass_fields__.items())
+    values = {name: value for name, value, default in said if value != default}
     text = json.dumps(values, separators=(",", ":"))
     room = MAX_PARTY_BYTES
     while len(text) > MAX_PARTY_BYTES and room > 8:

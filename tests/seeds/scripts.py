@@ -51,8 +51,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "slots are given by the number of holders, so that two get the same",
         _ACQUIRE,
-        "put('s' .. owner, low)",
-        "put('s' .. owner, held)",
+        "low, 's' .. owner",
+        "held, 's' .. owner",
         f"{_CONTRACT}the_smallest_free_slot_is_taken",
     ),
     # when a lease ends
@@ -165,7 +165,7 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "a grant forgets the place that it used up",
         _ACQUIRE,
-        "  if ticket then put('w' .. owner, ticket + 3e13) end\n",
+        "    put('w' .. owner, ticket + 3e13)\n",
         "",
         f"{_LINE}a_grant_given_back_has_its_old_place",
     ),
@@ -209,8 +209,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "a short lease makes the lock forget that there were longer ones",
         _ACQUIRE,
-        "note('L', longest)",
-        "note('L', lease_ms)",
+        "-4e15 - longest, '#L'",
+        "-4e15 - lease_ms, '#L'",
         f"{_FAILOVER}a_short_lease_does_not_shorten_the_grace",
     ),
 )

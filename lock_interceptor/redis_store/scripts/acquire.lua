@@ -42,7 +42,7 @@ if replid then
     grace = longest
     note('g', now + grace)
   end
-  put('@' .. replid, -9e15)
+  if epoch ~= '@' .. replid then put('@' .. replid, -9e15) end
 end
 
 local ticket = ticket_of(waiter)
@@ -59,14 +59,14 @@ if grace == 0 and free > rank then
     if count(0, middle) > middle then low = middle + 1 else high = middle end
   end
   local token = math.max((book('t') or 0) + 1, us)
-  drop_waiter(waiter)
-  put('h' .. owner, now + lease_ms)
-  put('t' .. owner, token)
-  put('s' .. owner, low)
-  put('i' .. owner .. '|' .. ARGV[9], token + 4e15)
-  if ticket then put('w' .. owner, ticket + 3e13) end
-  note('t', token)
-  note('L', longest) -- it never falls: a primary to come may not know of the last that was as long
+  if ticket then
+    drop_waiter(waiter)
+    put('w' .. owner, ticket + 3e13)
+  end
+  -- at once, since each call costs more than what it writes; #L never falls: a primary to come may not know
+  -- of the last that was as long
+  redis.call('ZADD', key, now + lease_ms, 'h' .. owner, token, 't' .. owner, low, 's' .. owner,
+    token + 4e15, 'i' .. owner .. '|' .. ARGV[9], -4e15 - token, '#t', -4e15 - longest, '#L')
   wake(free - 1)
   return {1, token, low, ticket or 0, replicas}
 end

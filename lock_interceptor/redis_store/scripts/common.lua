@@ -17,17 +17,17 @@
 -- A ticket is priority * 1e11 + order of arrival.
 local key = KEYS[1]
 
-local function str(number) return string.format('%.0f', number) end -- tostring() would round tokens
+local function str(number) return string.format('%.0f', number) end -- tostring() would round
 local function score(member) return tonumber(redis.call('ZSCORE', key, member) or nil) end
-local function range(low, high, ...) return redis.call('ZRANGEBYSCORE', key, str(low), str(high), ...) end
-local function put(member, value) redis.call('ZADD', key, str(value), member) end
-local function count(low, high) return redis.call('ZCOUNT', key, str(low), str(high)) end
+local function range(low, high, ...) return redis.call('ZRANGEBYSCORE', key, low, high, ...) end
+local function put(member, value) redis.call('ZADD', key, value, member) end -- numbers keep all their digits
+local function count(low, high) return redis.call('ZCOUNT', key, low, high) end
 local function book(name)
   local value = score('#' .. name)
   return value and -4e15 - value
 end
 local function note(name, value) put('#' .. name, -4e15 - value) end
-local function drop_info(at) redis.call('ZREMRANGEBYSCORE', key, str(at), str(at)) end
+local function drop_info(at) redis.call('ZREMRANGEBYSCORE', key, at, at) end
 
 local time = redis.call('TIME') -- read once: some servers do not freeze it
 local us = time[1] * 1e6 + time[2]
