@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 MINUTES ?= 2
 
-.PHONY: help install demo test simulation model soak bugs docs serve lowest pythons size picture up down logs integration bench check format lint types fix clean
+.PHONY: help install demo test simulation model soak matrix bugs docs serve lowest pythons size picture up down logs integration bench check format lint types fix clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -34,6 +34,10 @@ model: install  ## explore every state of a failover, lease and grace, and print
 
 soak: install  ## random faults on real servers for MINUTES=2, then the history is checked
 	$(BIN)/python tests/soak.py --minutes $(MINUTES) $(ARGS)
+
+matrix: install  ## every fault on Valkey, then on redis-server, each history checked
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py $(ARGS)
+	MATRIX_ON=redis $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py $(ARGS)
 
 bugs: install  ## put deliberate faults into a copy, and see each of them caught
 	$(BIN)/python tests/seeded_bugs.py $(ARGS)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import figures
 import pytest
-from servers import require_redis
+from servers import matrix_binary, require_redis
 from stage import Kind, Stage, all_kinds
 from temporalio.client import Client
 
@@ -38,6 +38,13 @@ def valkey() -> Iterator[RedisServer]:
 def redis7() -> Iterator[RedisServer]:
     """The redis-server of this machine; without one tests are skipped, or fail in CI."""
     with RedisServer(binary=require_redis()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def matrix_server() -> Iterator[RedisServer]:
+    """The server of the fault matrix that tests may share."""
+    with RedisServer(binary=matrix_binary()) as server:
         yield server
 
 

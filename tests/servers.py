@@ -37,6 +37,11 @@ def require_redis() -> Path:
     pytest.skip("redis-server is not installed")
 
 
+def matrix_binary() -> Path:
+    """Return the server on which the fault matrix runs: Valkey, or redis-server with ``MATRIX_ON=redis``."""
+    return require_redis() if os.environ.get("MATRIX_ON") == "redis" else redis_binaries()["valkey"]
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
     """Return when ``condition`` is true; an error of the Redis client or of a socket counts as not yet."""
     deadline = time.monotonic() + timeout

@@ -17,7 +17,7 @@ from fault_servers import SplitClusterSet, is_replica
 from figures import measured
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError
-from servers import ClusterSet, command, info
+from servers import ClusterSet, command, info, matrix_binary
 from slot_moves import hung
 from topologies import OnCluster, in_sync
 
@@ -45,7 +45,7 @@ class FirstPart(OnCluster):
 @pytest.fixture(scope="module")
 def shared() -> Iterator[FirstPart]:
     """For tests that leave the Cluster whole."""
-    with ClusterSet(replicas=1) as servers:
+    with ClusterSet(replicas=1, binary=matrix_binary()) as servers:
         yield FirstPart(servers)
 
 
@@ -201,7 +201,11 @@ def _move_keys(slot: int, source: RedisServer, target: RedisServer) -> int:
 
 async def test_a_primary_in_the_minority(tmp_path: Path) -> None:
     """Cut off from all other nodes, it stops by itself; its replica takes over, and nobody overlaps."""
-    with SplitClusterSet() as servers, history.recording(tmp_path / "history", *servers.nodes) as run:
+    # on Valkey always: with redis-server 7.0 behind these gates the old primary is not demoted in time
+    with (
+        SplitClusterSet() as servers,
+        history.recording(tmp_path / "history", *servers.nodes) as run,
+    ):
         first, replica = servers.nodes[0], servers.nodes[3]
         async with loaded_with(run, servers.nodes, first, "failover") as loaded:
             with run.fault("partition"):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fault_load import LONG, ONE, THREE, LoadLock
 from fault_matrix import Inject, Row, Scene, play
-from servers import info
+from servers import info, matrix_binary
 
 from lock_interceptor.dev import RedisServer
 
@@ -57,7 +57,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_a_rolling_deploy(row: Row, tmp_path: Path) -> None:
     """Old and new workers share the locks: nobody is evicted, none is too many, and nobody is forgotten."""
-    with RedisServer() as server:
+    with RedisServer(binary=matrix_binary()) as server:
         await play(row, server, tmp_path)
         scripts = int(info(server, "memory")["number_of_cached_scripts"])
     assert row.name != "two versions of the scripts" or scripts >= 6

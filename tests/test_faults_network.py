@@ -139,13 +139,13 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-async def test_bad_network(row: Row, valkey: RedisServer, tmp_path: Path) -> None:
+async def test_bad_network(row: Row, matrix_server: RedisServer, tmp_path: Path) -> None:
     """Whatever is lost, late or torn on the way: nobody holds what is another one's, and things go on."""
-    with FaultProxy(valkey.port) as proxy:
-        await play(row, valkey, tmp_path, proxy=proxy)
+    with FaultProxy(matrix_server.port) as proxy:
+        await play(row, matrix_server, tmp_path, proxy=proxy)
 
 
-async def test_only_wakeups_are_dropped(valkey: RedisServer, tmp_path: Path) -> None:
+async def test_only_wakeups_are_dropped(matrix_server: RedisServer, tmp_path: Path) -> None:
     """With no message ever delivered, polling alone finds every free slot within its interval."""
 
     async def inject(scene: Scene) -> None:
@@ -153,6 +153,6 @@ async def test_only_wakeups_are_dropped(valkey: RedisServer, tmp_path: Path) -> 
             proxy.black_hole()
             await for_a_while(2.0)
 
-    with PickyProxy(valkey.port, "SUBSCRIBE") as proxy:
+    with PickyProxy(matrix_server.port, "SUBSCRIBE") as proxy:
         row = Row("wake-ups dropped", inject, {"wake-ups": 10}, {"lost": 0})
-        await play(row, valkey, tmp_path, proxy=proxy)
+        await play(row, matrix_server, tmp_path, proxy=proxy)

@@ -98,9 +98,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-async def test_a_worker_in_trouble(row: Row, valkey: RedisServer, tmp_path: Path) -> None:
+async def test_a_worker_in_trouble(row: Row, matrix_server: RedisServer, tmp_path: Path) -> None:
     """What a worker held is free soon after its end, and it never takes for its own what it has lost."""
-    await play(row, valkey, tmp_path)
+    await play(row, matrix_server, tmp_path)
 
 
 @contextmanager

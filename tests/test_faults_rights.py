@@ -7,7 +7,7 @@ import redis
 from acl_users import PASSWORD, USER, allow
 from fault_matrix import Inject, Row, Scene, for_a_while, play
 from rights import least_rights
-from servers import command
+from servers import command, matrix_binary
 
 from lock_interceptor.dev import RedisServer
 from lock_interceptor.dev.process import HOST
@@ -82,7 +82,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_rights_that_change(row: Row, tmp_path: Path) -> None:
     """No slot leaks while something is denied, nobody fails for good by a login, and things go on after."""
-    with RedisServer() as server:
+    with RedisServer(binary=matrix_binary()) as server:
         url = allow(server, *least_rights())
         _, loaded = await play(row, server, tmp_path, settings={"REDIS_URL": url})
     denied = loaded.outcomes()[REFUSED] > 0

@@ -11,7 +11,7 @@ from fault_load import Load, load
 from fault_rows import conclude, graces, granted_by, replid, requests_at, soon, under_load
 from fault_servers import NEVER, alert, is_replica, prepare, taken_over
 from figures import measured
-from servers import SentinelSet, command
+from servers import SentinelSet, command, matrix_binary
 from slot_moves import hung
 from topologies import in_sync
 
@@ -39,7 +39,10 @@ async def settled(servers: SentinelSet, loaded: Load) -> None:
 
 async def test_the_primary_is_killed(tmp_path: Path) -> None:
     """Another one takes over, with one grace for each lock; in strict it grants when it has all replicas."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         async with load(run, variables(servers, "strict")) as loaded:
             await settled(servers, loaded)
@@ -60,7 +63,10 @@ async def test_the_primary_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("profile", ["failover", "strict"])
 async def test_the_primary_hangs_and_comes_back(profile: str, tmp_path: Path) -> None:
     """A stale primary executes what was sent to it, of which nobody hears, and becomes a replica."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         async with load(run, variables(servers, profile)) as loaded:
             await settled(servers, loaded)
@@ -82,7 +88,10 @@ async def test_the_primary_hangs_and_comes_back(profile: str, tmp_path: Path) ->
 
 async def test_a_replaced_primary_that_refuses(tmp_path: Path) -> None:
     """With min-replicas-to-write it does so until it is demoted, ten seconds later; clients do not wait."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         for server in data(servers):
             _want_a_replica(server)
         alert(servers, NEVER)
@@ -102,7 +111,10 @@ async def test_a_replaced_primary_that_refuses(tmp_path: Path) -> None:
 
 async def test_failing_over_and_back_on_demand(tmp_path: Path) -> None:
     """Each way brings one grace; places are kept, and tokens rise."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         first, spare = servers.primary, servers.replicas[0]
         command(spare, "CONFIG", "SET", "replica-priority", 0)  # never promoted
@@ -145,7 +157,10 @@ def _fails_over(servers: SentinelSet) -> bool:
 
 async def test_a_hung_sentinel_that_is_asked_first(tmp_path: Path) -> None:
     """The primary is killed meanwhile: it delays who has to find the new one, and stops nobody."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         async with load(run, variables(servers)) as loaded:
             await settled(servers, loaded)
@@ -171,7 +186,10 @@ async def test_a_hung_sentinel_that_is_asked_first(tmp_path: Path) -> None:
 
 async def test_all_sentinels_are_gone(tmp_path: Path) -> None:
     """Who is connected goes on; who has to connect is told soon, and goes on when a Sentinel is back."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         async with load(run, variables(servers), max_wait=1) as loaded:
             connected = list(loaded.workers)
@@ -203,7 +221,10 @@ def _told(loaded: Load, pid: int, since: int = 0) -> bool:
 
 async def test_a_primary_that_misses_its_replicas(tmp_path: Path) -> None:
     """With min-replicas-to-write it takes nothing while they are away, and nobody is stuck after."""
-    with SentinelSet() as servers, history.recording(tmp_path / "history", *data(servers)) as run:
+    with (
+        SentinelSet(binary=matrix_binary()) as servers,
+        history.recording(tmp_path / "history", *data(servers)) as run,
+    ):
         prepare(servers)
         _want_a_replica(servers.primary)
         async with load(run, variables(servers)) as loaded:

@@ -15,7 +15,7 @@ import pytest
 from fault_load import Load, LoadWorker, load
 from fault_rows import OVERLAPS, conclude, granted_by, replid, soon, under_load
 from fault_servers import NEVER, SplitSentinelSet, alert, taken_over
-from servers import info
+from servers import info, matrix_binary
 from topologies import in_sync
 
 PATIENCE = 40.0
@@ -76,7 +76,7 @@ async def both_sides(servers: SplitSentinelSet, run: history.Run, profile: str) 
 async def test_lost_writes(tmp_path: Path) -> None:
     """Grants that no replica has heard of: their holders know it before anybody else has the lock."""
     with (
-        SplitSentinelSet(down_after_ms=NEVER) as servers,
+        SplitSentinelSet(down_after_ms=NEVER, binary=matrix_binary()) as servers,
         history.recording(tmp_path / "history", servers.first, *servers.replicas) as run,
     ):
         async with both_sides(servers, run, "failover") as sides:
@@ -111,7 +111,7 @@ async def test_a_split_brain(
 ) -> None:
     """Two primaries grant at once in primary; in failover with min-replicas, and in strict, they do not."""
     with (
-        SplitSentinelSet(*options, down_after_ms=down_after_ms) as servers,
+        SplitSentinelSet(*options, down_after_ms=down_after_ms, binary=matrix_binary()) as servers,
         history.recording(tmp_path / "history", servers.first, *servers.replicas) as run,
     ):
         before = replid(servers.first)
