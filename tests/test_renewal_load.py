@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -105,6 +106,28 @@ async def asking(store: CountingStore, claims: list[Claim]) -> AsyncIterator[Non
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def leaving(keeper: LeaseKeeper, claims: list[Claim], lease: Lease) -> AsyncIterator[None]:
+    """All of them leave at once, and go on doing so: in a pause a renewal could slip in."""
+
+    def leave(claim: Claim) -> None:
+        keeper.step_back(Hold(claim, lease, LENGTH, lambda: None, ticket=1), LEASE)
+
+    async def go_on() -> None:
+        for claim in itertools.cycle(claims):
+            leave(claim)
+            await asyncio.sleep(0.01)
+
+    for claim in claims:
+        leave(claim)
+    task = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 @pytest.mark.parametrize("what", ["acquire", "park"])
 async def test_renewals_do_not_wait_behind_waiters(server: RedisServer, what: str) -> None:
     """While hundreds ask, or leave, on connections that hang, a held lock is renewed undisturbed."""
@@ -117,8 +140,7 @@ async def test_renewals_do_not_wait_behind_waiters(server: RedisServer, what: st
             if what == "acquire":
                 await crowd.enter_async_context(asking(store, waiters))
             else:  # goes the keeper's own way, with the same connections as giving back
-                for claim in waiters:
-                    keeper.step_back(Hold(claim, held.lease, LENGTH, lambda: None, ticket=1), LEASE)
+                await crowd.enter_async_context(leaving(keeper, waiters, held.lease))
             await until(lambda: store.renewals >= 4 and store.in_vain > CROWD, "more than a lease")
             assert not held.lease.lost
             proxy.heal()
