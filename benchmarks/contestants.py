@@ -72,7 +72,10 @@ class _Tasks(Contestant):
 
 
 class Floor(_Tasks):
-    """One SET NX PX and one DEL: what no lock in Redis can do without. Not safe, and it cannot wait."""
+    """One SET NX PX and one DEL: what no lock in Redis can do without. Not safe, and it cannot wait.
+
+    On redis-py's client, as anybody would send them who writes his own lock.
+    """
 
     name = "floor"
     waits = False
@@ -89,6 +92,27 @@ class Floor(_Tasks):
             await client.execute_command("SET", lock, "me", "NX", "PX", LEASE_MS)
         async with self._at_once:
             await client.execute_command("DEL", lock)
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+
+class SharedFloor(_Tasks):
+    """The same on one connection for all tasks, the kind that the store sends its requests on."""
+
+    name = "floor, shared"
+    waits = False
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._connections = Connections(settings_for(url))
+
+    async def pair(self, lock: str, limit: int) -> None:
+        del limit
+        shared = self._connections.shared
+        assert shared is not None
+        await shared.request(("SET", lock, "me", "NX", "PX", LEASE_MS))
+        await shared.request(("DEL", lock))
 
     async def close(self) -> None:
         await self._connections.close()

@@ -80,7 +80,9 @@ def _fill(report: Report, verb: str, argument: str) -> str:
 def _table(rows: list[Row]) -> str:
     if not rows:
         return MISSING
-    names = sorted(dict.fromkeys(row.who for row in rows), key=lambda name: (name in ("floor", "bare"), name))
+    names = sorted(
+        dict.fromkeys(row.who for row in rows), key=lambda name: (name.startswith(("floor", "bare")), name)
+    )
     lines = [[f"{rows[0].measure}, {rows[0].unit}", *names], ["---", *("---:" for _ in names)]]
     for case in dict.fromkeys(row.case for row in rows):
         cells = {row.who: figure(row) for row in rows if row.case == case}

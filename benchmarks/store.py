@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contestants import Contestant, Floor, Store, Waiting, installed_peers
+from contestants import Contestant, Floor, SharedFloor, Store, Waiting, installed_peers
 from measuring import Bench, percentile
 
 from lock_interceptor.dev import RedisServer
@@ -14,7 +14,7 @@ async def measure(bench: Bench) -> None:
     for text in missing:
         bench.results.remark(text)
     with RedisServer() as server:
-        alone: list[Contestant] = [kind(server.url) for kind in (Floor, Store, *peers)]
+        alone: list[Contestant] = [kind(server.url) for kind in (Floor, SharedFloor, Store, *peers)]
         shared: list[Contestant] = [kind(server.url) for kind in (Waiting, *peers)]
         for number in range(bench.first_round, bench.rounds):  # the first one warms up
             for tasks in bench.size((1, 10, 50, 200), (1, 3)):

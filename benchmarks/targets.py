@@ -100,13 +100,21 @@ def _cost(results: Results) -> list[Verdict]:
 
 def _store(results: Results) -> list[Verdict]:
     pair = "store|p50 of a pair, a lock each|1 task"
+    floors = {"redis-py's client": "floor", "the store's own connection": "floor, shared"}
     found = [
-        _at_most("pair of the store / floor, 1 task", ratio(results, f"{pair}|{OURS}", f"{pair}|floor"), 1.3)
+        _at_most(
+            f"pair of the store / floor on {where}, 1 task",
+            ratio(results, f"{pair}|{OURS}", f"{pair}|{floor}"),
+            1.3,
+        )
+        for where, floor in floors.items()
     ]
     for what in ("a lock each", "one lock"):
         path = f"store|pairs a second, {what}|50 tasks"
         rows = results.table("store", f"pairs a second, {what}")
-        peers = [row.who for row in rows if row.case == "50 tasks" and row.who not in (OURS, "floor")]
+        peers = [
+            row.who for row in rows if row.case == "50 tasks" and row.who != OURS and "floor" not in row.who
+        ]
         ratios = {peer: ratio(results, f"{path}|{OURS}", f"{path}|{peer}") for peer in peers}
         found += [
             _at_least(f"pairs a second / {peer}, 50 tasks, {what}", ratios[peer], 1)

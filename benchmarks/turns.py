@@ -135,9 +135,9 @@ class NotingCrowd(OurCrowd):
         for (turn, following), (before, grant) in zip(pairwise(turns), pairwise(grants), strict=False):
             released = store.released[before[2]]
             yield {
-                "to the thread that gives back": released - turn[2],
+                "to the request that gives back": released - turn[2],
                 # one that was just asking by itself need not be told
-                "giving back, and the message to the next": max(grant[0] - released, 0.0),
+                "until the next one asks": max(grant[0] - released, 0.0),
                 "the request of the next": grant[1] - grant[0],
                 "to the body": following[1] - grant[1],
             }

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from lock_interceptor import waiting as policy
 from lock_interceptor.errors import LockLost
 from lock_interceptor.hold import Hold
-from lock_interceptor.lease import clock
+from lock_interceptor.keeper import settle
 from lock_interceptor.request import LockRequest
 from lock_interceptor.terms import Terms, Want
-
-CLEAN_UP_SECONDS = 1.0
 
 
 class Acquisition:
@@ -49,7 +46,7 @@ class Acquisition:
                 return tuple(_still_held(request.hold) for request in self._requests if request.hold)
             await settle([given_back for request in self._requests for given_back in request.step_back()])
 
-    def abandon(self, *, keep_place: bool, at_once: bool = False) -> list[Future[Any]]:
+    def abandon(self, *, keep_place: bool, at_once: bool = False) -> list[asyncio.Task[Any]]:
         """Leave nothing behind but, if they are to be kept, the places in line. Goes on in the background.
 
         There is no place to keep for an activity that cannot come back.
@@ -68,18 +65,3 @@ def _still_held(hold: Hold) -> Hold:
     if hold.lease.lost:
         raise LockLost(f"lock {hold.lease.label} was lost before the body began: {hold.lease.lost_because}")
     return hold
-
-
-async def settle(futures: Sequence[Future[Any]], seconds: float = CLEAN_UP_SECONDS) -> bool:
-    """Wait for clean-ups within a bound, and through cancellation. Returns whether there was one.
-
-    What is not done by then goes on in the background.
-    """
-    pending = {asyncio.wrap_future(future) for future in futures}
-    until, cancelled = clock() + seconds, False
-    while pending and (left := until - clock()) > 0:
-        try:
-            _, pending = await asyncio.wait(pending, timeout=left)
-        except asyncio.CancelledError:
-            cancelled = True
-    return cancelled

@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from lock_interceptor import tracing
-from lock_interceptor.acquisition import CLEAN_UP_SECONDS, Acquisition, settle
+from lock_interceptor.acquisition import Acquisition
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.hold import Hold
-from lock_interceptor.keeper import LeaseKeeper
+from lock_interceptor.keeper import CLEAN_UP_SECONDS, LeaseKeeper, settle
 from lock_interceptor.lease import Lease, clock, held_leases
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
@@ -131,16 +131,10 @@ class Guard:
         return result
 
     async def _release(self, holds: Sequence[Hold]) -> Lease | None:
-        """Give everything back. Returns a lease that turns out to have been gone before.
-
-        A cancellation that comes meanwhile came too late: the body is done, and its end is what counts.
-        """
-        futures = [self._keeper.release(hold) for hold in holds]
-        if await settle(futures) and (task := asyncio.current_task()):
-            task.uncancel()
-        gone = None
-        for hold, future in zip(holds, futures, strict=True):
-            given_back = future.result() if future.done() else None
+        """Give everything back. Returns a lease that turns out to have been gone before."""
+        until, gone = clock() + CLEAN_UP_SECONDS, None
+        for hold in holds:
+            given_back = await self._keeper.give_back(hold, until - clock())
             if given_back is False:
                 gone = hold.lease
                 gone.lose("the store no longer knew of it when it was given back")

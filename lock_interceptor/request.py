@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from concurrent.futures import Future
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -50,6 +49,8 @@ class LockRequest:
         # it stands in line, and holds nothing
         self._in_line = False
         self._was_sent_away = False
+        # a request was not answered, and may yet be executed
+        self._echo_possible = False
 
     async def wait(self) -> None:
         """Wait in line until the lock is granted.
@@ -92,6 +93,7 @@ class LockRequest:
             try:
                 return await self._ask_once()
             except LockStoreUnavailable as error:
+                self._echo_possible = True
                 self._claim.metrics.count(metrics.STORE_ERRORS)
                 self._terms.attempt.check()
                 if self._hot_until - clock() <= delay:
@@ -104,15 +106,15 @@ class LockRequest:
             await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 - spreads load, hides nothing
             delay = min(delay * 2, MAX_OUTAGE_DELAY)
 
-    def step_back(self) -> list[Future[Any]]:
+    def step_back(self) -> list[asyncio.Task[Any]]:
         """Give the lock back because another one is busy, with its old place in line."""
         hold, self.hold = self.hold, None
         if hold is None:
             return []
-        self._claim = replace(self._claim, owner=new_owner())
+        self._claim, self._echo_possible = replace(self._claim, owner=new_owner()), False
         return [self._terms.keeper.step_back(hold, self._queueing.keep)]
 
-    def abandon(self, *, keep_place: bool, at_once: bool) -> list[Future[Any]]:
+    def abandon(self, *, keep_place: bool, at_once: bool) -> list[asyncio.Task[Any]]:
         """Leave nothing behind but, if it is to be kept, the place in line. Goes on in the background.
 
         One that comes back `at_once`, and not because it found no seat, goes on counting as present for that
@@ -158,7 +160,8 @@ class LockRequest:
         while not wake.is_set() and (left := until - clock()) > 0:
             self._terms.attempt.check()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), min(left, self._terms.attempt.check_every))
+                async with asyncio.timeout(min(left, self._terms.attempt.check_every)):
+                    await wake.wait()
         wake.clear()
         self._terms.attempt.check()
 
@@ -209,7 +212,7 @@ class LockRequest:
             expires=sent + length - margin(length),
             deadline=deadline,
         )
-        return Hold(self._claim, lease, full, self._terms.on_lost, grant.ticket)
+        return Hold(self._claim, lease, full, self._terms.on_lost, grant.ticket, self._echo_possible)
 
     def _sent_away(self, state: Waiting) -> LockNotAcquired:
         """The error to yield with where there is no seat to wait in."""

@@ -1,5 +1,6 @@
 """A lock store that fails when told to, as Redis does: before or after it has done what was asked."""
 
+import asyncio
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,8 @@ class FlakyStore(InMemoryLockStore):
         """Requests that get lost."""
         self.after: Counter[str] = Counter()
         """Answers that get lost."""
+        self.hung: Counter[str] = Counter()
+        """Requests that are never answered."""
         self.calls: Counter[str] = Counter()
 
     async def acquire(
@@ -36,6 +39,9 @@ class FlakyStore(InMemoryLockStore):
     async def release(self, claim: Claim) -> bool:
         """See `LockStore.release`."""
         self._lose("release", self.before)
+        if self.hung["release"] > 0:
+            self.hung["release"] -= 1
+            await asyncio.get_running_loop().create_future()
         answer = await super().release(claim)
         return self._lose("release", self.after) or answer
 

@@ -47,6 +47,8 @@ class Crowd:
                 yield f"p{who}", -(now_ms + 10 * _MINUTES)
             else:
                 yield f"c{who}", ticket + 1e13
+        if self.hot + self.parked:
+            yield "#q", -4e15 - (self.hot + self.parked)
         yield "#n", -4e15 - now_ms
         if self.limit is not None:
             yield "#l", -4e15 - self.limit

@@ -52,6 +52,7 @@ async def line(server: RedisServer) -> AsyncIterator[Line]:
         ):
             await direct.check()  # or the lost answer would be the one that asks for a script's text
             await store.inspect(new_claim().lock)
+            await store.renew(new_claim(), lease=LEASE)  # on a connection of its own
             yield Line(server, proxy, store, direct)
 
 

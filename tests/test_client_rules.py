@@ -75,6 +75,7 @@ async def test_a_hung_server_costs_a_bounded_time(place: tuple[LockSettings, lis
     async with open_store(settings) as store:
         claim = new_claim()
         await take(store, claim)
+        assert await store.renew(claim, lease=LEASE)  # on a connection of its own
         before = _executed(servers)
         for sent in (1, 0):
             for server in servers:

@@ -173,7 +173,7 @@ async def test_a_closed_interceptor_leaves_no_thread() -> None:
         await interceptor.check()
         keeper = interceptor._keeper  # noqa: SLF001 - there is no other way to see its thread
         for _ in range(2):
-            keeper._submit(interceptor.store.inspect(new_claim().lock)).result(5)  # noqa: SLF001
+            keeper._renewals.submit(interceptor.store.inspect(new_claim().lock)).result(5)  # noqa: SLF001
             assert any(thread.name == "lock_interceptor.keeper" for thread in threading.enumerate())
             await interceptor.close()
             assert not any(thread.name == "lock_interceptor.keeper" for thread in threading.enumerate())

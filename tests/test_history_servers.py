@@ -76,15 +76,15 @@ FAULTS = [
     ("S1", "acquire", "free > rank", "free + 1 > rank"),
     ("S9", "acquire", "free > rank", "free > 0"),
     ("L2", "acquire", "free > rank", "free > rank + 1"),
-    ("S4", "acquire", "math.max((book('t') or 0) + 1, us)", "1e15 + (book('t') or us) - 1e15"),
+    ("S4", "acquire", "math.max((noted(newest) or 0) + 1, us)", "noted(newest) or us"),
     ("S12", "acquire", "low, 's' .. owner", "0, 's' .. owner"),
     ("L4", "acquire", "local place = ticket or", "local place ="),
-    ("S8", "acquire", "put('h' .. owner, now + lease_ms)", "put('h' .. owner, now + lease_ms - 1)"),
-    ("S6", "acquire", "ipairs(range(1e12, now))", "ipairs(range(1e12, now + 30000))"),
-    ("S7", "renew", "if not score('h' .. owner) then", "if false then"),
-    ("L2", "release", "\nhand_on(limit)\n", "\n"),
-    ("L8", "release", "\n  drop_waiter(waiter)", "\n "),
-    ("S11", "release", "\nhand_on(limit)\n", "\nhand_on(limit)\nredis.call('ZCARD', key .. 'x')\n"),
+    ("S8", "acquire", "put(now + lease_ms, 'h'", "put(now + lease_ms - 1, 'h'"),
+    ("S6", "acquire", "each(1e12, now,", "each(1e12, now + 30000,"),
+    ("S7", "renew", "if not expiry then", "if false then"),
+    ("L2", "release", "\nhand_on(limit, noted(longest), queue)\n", "\n"),
+    ("L8", "release", "\n  drop_waiter(waiter, either(hot, cold))", "\n "),
+    ("S11", "release", "\nhand_on(limit,", "\nredis.call('ZCARD', key .. 'x')\nhand_on(limit,"),
 ]  # fmt: skip
 
 

@@ -3,19 +3,20 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from flaky_store import FlakyStore
-from redis_tools import new_claim
+from redis_tools import QUEUEING, new_claim
 from stage import until
 from structlog.testing import capture_logs
 
-from lock_interceptor.keeper import Hold, LeaseKeeper, in_bunches, margin
+from lock_interceptor.keeper import Hold, LeaseKeeper, margin
 from lock_interceptor.lease import Lease, clock
-from lock_interceptor.store import Granted
+from lock_interceptor.renewing import in_bunches
+from lock_interceptor.store import Claim, Granted
 
 LENGTH = 1.0
 ALWAYS = 1_000_000
@@ -49,9 +50,9 @@ async def holders(store: FlakyStore, hold: Hold) -> int:
     return len((await store.inspect(hold.claim.lock)).holders)
 
 
-async def answered(future: Future[Any]) -> Any:
-    """What the keeper's thread answered."""
-    return await asyncio.wait_for(asyncio.wrap_future(future), 10)
+async def answered(future: asyncio.Future[Any]) -> Any:
+    """What came of it."""
+    return await asyncio.wait_for(future, 10)
 
 
 async def test_renews(store: FlakyStore, keeper: LeaseKeeper) -> None:
@@ -63,6 +64,91 @@ async def test_renews(store: FlakyStore, keeper: LeaseKeeper) -> None:
     assert not hold.lease.lost
     assert await answered(keeper.release(hold)) is True
     assert not lost
+
+
+async def test_a_short_lease_after_long_ones(store: FlakyStore, keeper: LeaseKeeper) -> None:
+    """A new lease is looked at in time, however long those may wait that came before it."""
+    for _ in range(3):
+        lease = Lease("long", 1, 0, expires=clock() + 600, deadline=clock() + 3600)
+        keeper.keep(Hold(new_claim(), lease, 600.0, lambda: None))
+    lost: list[Hold] = []
+    for _ in range(3):
+        hold = await grant(store, lost)
+        keeper.keep(hold)
+        renewed = store.calls["renew"]
+        await until(
+            lambda renewed=renewed: store.calls["renew"] >= renewed + 4, "renewals for more than a lease"
+        )
+        assert not hold.lease.lost
+        assert await answered(keeper.release(hold)) is True
+    assert not lost
+
+
+async def test_what_is_given_back_is_not_renewed(store: FlakyStore, keeper: LeaseKeeper) -> None:
+    """However soon or late it is given back, nobody asks for it again, and nobody calls it lost."""
+    lost: list[Hold] = []
+    staying = await grant(store, lost)
+    keeper.keep(staying)
+    with capture_logs() as logs:
+        for number in range(60):
+            hold = await grant(store, lost)
+            keeper.keep(hold)
+            await asyncio.sleep(LENGTH / 100 * (number % 6))
+            assert await keeper.give_back(hold, 10) is True
+        renewed = store.calls["renew"]
+        await until(lambda: store.calls["renew"] >= renewed + 4, "renewals of the one that stays")
+    assert not lost
+    assert "lock.lost" not in [entry["event"] for entry in logs]
+    assert await answered(keeper.release(staying)) is True
+
+
+async def test_a_renewal_that_a_release_overtakes(store: FlakyStore, keeper: LeaseKeeper) -> None:
+    """The store's "not held" is no loss when the lock has just been given back, and is not called one."""
+    lost: list[Hold] = []
+    hold = await grant(store, lost)
+    began, go_on = threading.Event(), threading.Event()
+    renew = store.renew
+
+    async def slow(claim: Claim, *, lease: timedelta) -> bool:
+        began.set()
+        go_on.wait(10)  # so that no cancellation can reach it
+        return await renew(claim, lease=lease)
+
+    store.renew = slow  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        keeper.keep(hold)
+        await until(began.is_set, "a renewal")
+        assert await keeper.give_back(hold, 10) is True
+        go_on.set()
+        await keeper.close()
+    assert not lost
+    assert "lock.lost" not in [entry["event"] for entry in logs]
+
+
+async def test_giving_back_is_bounded(keeper: LeaseKeeper, store: FlakyStore) -> None:
+    """A store that does not answer keeps nobody; the lock is given back all the same."""
+    hold = await grant(store, [])
+    store.hung["release"] = 1
+    keeper.keep(hold)
+    start = clock()
+    assert await keeper.give_back(hold, 0.2) is None
+    assert clock() - start < 5
+    await until(lambda: store.calls["release"] >= 2, "another try")
+    await keeper.close()
+    assert await holders(store, hold) == 0
+
+
+async def test_a_late_release_leaves_the_next_attempt_its_place(
+    store: FlakyStore, keeper: LeaseKeeper
+) -> None:
+    """Who gives back what had ended already does not take its next attempt out of the line."""
+    hold = await grant(store, [])
+    await store.release(hold.claim)
+    other, following = new_claim(hold.claim.lock), replace(hold.claim, owner="next")
+    await store.acquire(other, lease=timedelta(seconds=60))
+    await store.acquire(following, lease=timedelta(seconds=60), queueing=QUEUEING)
+    assert await answered(keeper.release(hold)) is False
+    assert [waiter.waiter for waiter in (await store.inspect(other.lock)).waiters] == [following.waiter]
 
 
 def test_renewals_of_many_locks_come_in_bunches() -> None:

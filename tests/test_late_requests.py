@@ -1,8 +1,8 @@
 """Requests that are executed after they were given up, and grants that were long on their way."""
 
-import asyncio
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -46,7 +46,7 @@ async def test_a_request_that_is_executed_after_it_was_given_up(
     other = new_claim(claim.lock)
     if busy:
         await store.acquire(other, lease=LEASE)
-    await asyncio.wrap_future(keeper.release(hold_of(claim)))
+    await keeper.release(hold_of(claim))
     await store.acquire(claim, lease=LEASE, queueing=QUEUEING)
 
     async def gone() -> bool:
@@ -63,7 +63,7 @@ async def test_it_is_made_sure_of_at_the_end(
     """A keeper that is closed does not wait for that moment, and does not leave it out."""
     monkeypatch.setattr(keepers, "LATE", 3600)
     claim = new_claim()
-    await asyncio.wrap_future(keeper.release(hold_of(claim)))
+    await keeper.release(hold_of(claim))
     await store.acquire(claim, lease=LEASE)
     await keeper.close()
     assert not (await store.inspect(claim.lock)).holders
@@ -73,9 +73,32 @@ async def test_what_was_held_is_given_back_once(store: FlakyStore, keeper: Lease
     """Who knows that it was granted knows, by the answer, that it is given back."""
     claim = new_claim()
     token = (await store.acquire(claim, lease=LEASE)).token  # type: ignore[union-attr]
-    assert await asyncio.wrap_future(keeper.release(hold_of(claim, token)))
+    assert await keeper.release(hold_of(claim, token))
     await keeper.close()
     assert store.calls["release"] == 1
+
+
+@pytest.mark.parametrize("how", ["release", "step back"])
+async def test_an_echo_of_what_was_held(store: FlakyStore, keeper: LeaseKeeper, how: str) -> None:
+    """A request that was not answered, and is executed when its lock has been given back, keeps no slot.
+
+    The place in line, of which the next attempt may have taken possession, is left alone.
+    """
+    claim = new_claim()
+    granted = await store.acquire(claim, lease=LEASE)
+    hold = hold_of(claim, granted.token)  # type: ignore[union-attr]
+    hold.echo_possible = True
+    await (keeper.release(hold) if how == "release" else keeper.step_back(hold, LEASE))
+    await store.acquire(claim, lease=LEASE)
+    assert (await store.inspect(claim.lock)).holders
+    following = replace(claim, owner="next")
+    await store.acquire(following, lease=LEASE, queueing=QUEUEING)
+
+    async def gone() -> bool:
+        return claim.owner not in [holder.owner for holder in (await store.inspect(claim.lock)).holders]
+
+    await until(gone, "its being given back")
+    assert [waiter.waiter for waiter in (await store.inspect(claim.lock)).waiters] == [claim.waiter]
 
 
 async def test_a_late_grant_is_renewed_in_time(store: FlakyStore, keeper: LeaseKeeper) -> None:
@@ -99,4 +122,4 @@ async def test_a_store_that_is_back_just_before_the_end(store: FlakyStore, keepe
     # by now the delay between two attempts is longer than what is left
     await until(lambda: lease.remaining < 0.4 * length, "most of the lease")
     store.before.clear()
-    assert await asyncio.wrap_future(answer)
+    assert await answer

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
 from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.connection import SSLConnection, parse_url
+from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
@@ -23,7 +23,9 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.redis_store.cluster import close_all, drop_closed
-from lock_interceptor.redis_store.sentinels import Address, Sentinels
+from lock_interceptor.redis_store.sentinels import Address, SentinelClient, Sentinels
+from lock_interceptor.redis_store.shared_connection import SharedConnection
+from lock_interceptor.redis_store.wire import Wire
 from lock_interceptor.settings import LockSettings
 
 MAX_CONNECTIONS = 16
@@ -45,18 +47,6 @@ def address(settings: LockSettings) -> str:
         parts = urlsplit(settings.redis_url.get_secret_value())
         return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
     return f"{settings.redis_host}:{settings.redis_port}"
-
-
-# "no retry" of a subscriber would still mean to connect again before it gives up
-_NEVER = Retry(NoBackoff(), 0, supported_errors=())
-
-
-class _SentinelClient(Redis):
-    """Errors of the Sentinel class quote its clients, which in most of redis-py show their passwords."""
-
-    def __repr__(self) -> str:
-        options = self.connection_pool.connection_kwargs
-        return f"{options['host']}:{options['port']}"
 
 
 class Connections:
@@ -83,6 +73,7 @@ class Connections:
             self.client = self._connect()
         except (TypeError, ValueError, RedisClusterException) as error:
             raise LockConfigurationError(f"REDIS_URL for {address(settings)}: {error}") from None
+        self.shared, self.shared_ahead = self._share(), self._share()
 
     @contextlib.asynccontextmanager
     async def use(self, *, ahead: bool = False) -> AsyncIterator[Redis | RedisCluster]:
@@ -104,25 +95,23 @@ class Connections:
                 raise asyncio.CancelledError
 
     @contextlib.asynccontextmanager
-    async def subscriber(self) -> AsyncIterator[PubSub]:
-        """A subscriber with a connection of its own, closed at the end.
+    async def subscriber(self, hear: Callable[[Sequence[Any]], None]) -> AsyncIterator[Wire]:
+        """A connection that only listens, closed at the end.
 
         In a Cluster any node will do, since messages are broadcast.
         """
-        if isinstance(self.client, RedisCluster):
+        client = self.client
+        if isinstance(client, RedisCluster):
             async with asyncio.timeout(self._deadline):
                 await self._find_nodes()
-            node = self.client.get_random_node()
-            client = self._one_server(str(node.host), int(node.port), retry=_NEVER)
-        else:
-            client = cast("Redis", self._connect(retry=_NEVER))
-        pubsub = client.pubsub()
+            node = client.get_random_node()
+            client = self._one_server(str(node.host), int(node.port))
+        async with asyncio.timeout(self._deadline):
+            wire = await Wire.open(_unconnected(client), hear)
         try:
-            yield pubsub
+            yield wire
         finally:
-            for each in (pubsub, client):
-                with contextlib.suppress(Exception):
-                    await each.aclose()
+            wire.close()
 
     @contextlib.asynccontextmanager
     async def at(self, host: str, port: int) -> AsyncIterator[Redis]:
@@ -162,6 +151,9 @@ class Connections:
 
     async def close(self) -> None:
         """Close all connections."""
+        for shared in (self.shared, self.shared_ahead):
+            if shared is not None:
+                await shared.close()
         for client in (self.client, *(self.sentinels.sentinel.sentinels if self.sentinels else ())):
             with contextlib.suppress(Exception):
                 await (close_all(client) if isinstance(client, RedisCluster) else client.aclose())
@@ -179,11 +171,19 @@ class Connections:
                     await self.client.nodes_manager.initialize()
             await drop_closed(self.client)
 
-    def _one_server(self, host: str, port: int, **changes: Any) -> Redis:
-        return Redis(**{**self._options, "host": host, "port": port, **changes})
+    def _share(self) -> SharedConnection | None:
+        """One connection for what needs no confirmation, where there is one server that does not change."""
+        if self.sentinels is not None or isinstance(self.client, RedisCluster):
+            return None
+        return SharedConnection(
+            partial(_unconnected, self.client), timeout=self.timeout, patience=self._deadline
+        )
 
-    def _connect(self, **changes: Any) -> Redis | RedisCluster:
-        options = {**self._options, "max_connections": MAX_CONNECTIONS * 4, **changes}
+    def _one_server(self, host: str, port: int) -> Redis:
+        return Redis(**{**self._options, "host": host, "port": port})
+
+    def _connect(self) -> Redis | RedisCluster:
+        options = {**self._options, "max_connections": MAX_CONNECTIONS * 4}
         if self.sentinels is not None:
             return self.sentinels.primary(**options)
         if self._settings.redis_cluster:
@@ -199,7 +199,7 @@ class Connections:
             "password": _reveal(self._settings.redis_sentinel_password),
         }
         sentinel = Sentinel(hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py
-        sentinel.sentinels = [_SentinelClient(host=host, port=port, **options) for host, port in hosts]
+        sentinel.sentinels = [SentinelClient(host=host, port=port, **options) for host, port in hosts]
         return Sentinels(sentinel, self._settings.redis_sentinel_service, self.timeout)
 
     def _collect_options(self) -> dict[str, Any]:
@@ -238,6 +238,11 @@ class Connections:
         paths = {ours: getattr(self._settings, f"redis_tls_{name}_file") for ours, name in names.items()}
         files = {name: str(path) for name, path in paths.items() if path}
         return {"ssl": True, "ssl_check_hostname": True, **files}
+
+
+def _unconnected(client: Redis) -> AbstractConnection:
+    connection: AbstractConnection = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+    return connection
 
 
 def cancellations() -> int:

@@ -68,6 +68,7 @@ _PASSING: tuple[tuple[type[Exception] | str, str], ...] = (
     ("MISCONF", "look at its log and at its disk"),
     ("BUSY ", "SCRIPT KILL ends what blocks it"),
     ("max number of clients", "raise maxclients, or find out who connects so often"),
+    ("writing to socket. Connection lost", "it ends connections at once: it may have reached its maxclients"),
     ("UNBLOCKED", "it is not the primary any more"),
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 from lock_interceptor.store import HolderState, LockState, Party, WaiterState
 
 MAX_PARTY_BYTES = 600
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def duration(ms: int) -> timedelta | None:
@@ -20,12 +21,12 @@ def encode_party(party: Party) -> str:
     """As JSON without what goes without saying, and with long names cut so that the whole stays small."""
     said = ((name, getattr(party, name), each.default) for name, each in party.__dataclass_fields__.items())
     values = {name: value for name, value, default in said if value != default}
-    text = json.dumps(values, separators=(",", ":"))
+    text = _encode(values)
     room = MAX_PARTY_BYTES
     while len(text) > MAX_PARTY_BYTES and room > 8:
         room //= 2
         cut = {name: value[:room] if isinstance(value, str) else value for name, value in values.items()}
-        text = json.dumps(cut, separators=(",", ":"))
+        text = _encode(cut)
     return text
 
 

@@ -24,3 +24,17 @@ def load(name: str) -> Script:
     shebang, _, body = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
     text = f"{shebang}\n{(folder / 'common.lua').read_text('utf-8')}\n{body}"
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@functools.cache
+def marked(script: Script) -> Script:
+    """The same script with one more argument, the first, that comes back with the answer: {mark, answer}.
+
+    So an answer cannot be taken for that of another request, whatever gets lost on the way.
+    """
+    shebang, _, body = script.text.partition("\n")
+    text = (
+        f"{shebang}\nlocal mark = table.remove(ARGV, 1)\nlocal function script()\n{body}\nend\n"
+        "return {mark, script()}\n"
+    )
+    return Script(script.name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

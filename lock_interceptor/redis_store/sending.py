@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -28,8 +28,8 @@ from lock_interceptor.errors import LockStoreUnavailable
 from lock_interceptor.lease import clock
 from lock_interceptor.redis_store.connection import Connections
 from lock_interceptor.redis_store.durability import Confirmations, Kind, Replicas
+from lock_interceptor.redis_store.wire import Words, unmarked
 
-Words = tuple[str | int, ...]
 HOPS = 3
 ASK_EVERY = 5.0
 """Seconds after which Sentinel or the Cluster is asked again for the replicas that it knows."""
@@ -49,30 +49,43 @@ Run = Callable[[list[Words]], Awaitable[list[Any]]]
 
 
 async def send(
-    connections: Connections, key: str, words: Words, *, kind: Kind, confirmations: Confirmations
+    connections: Connections,
+    key: str,
+    words: Words,
+    mark: int,
+    *,
+    kind: Kind,
+    confirmations: Confirmations,
+    ahead: bool = False,
 ) -> Reply:
-    """Send a command, and learn how many replicas have it.
+    """Run a script with a mark, and learn how many replicas have it. `ahead` as in `Connections.use`.
 
     Raises:
         RedisError: the server's, or the connection's; it may or may not have been executed.
         LockStoreUnavailable: nobody can tell how many replicas would have to confirm it.
     """
-    client, named = connections.client, connections.named_primary
     confirmed = confirmations.asked_for(kind)
-    try:
-        if confirmed:
-            return await _send_confirmed(connections, key, words, kind=kind, confirmations=confirmations)
-        answer = await cast("Any", client.execute_command(*words))
-        return Reply(answer, 0, confirmations.of(_primary(client, key)))
-    except _UNREACHABLE:
-        if confirmed:
-            connections.look_again()  # unlike a single command, a pipeline leaves a Cluster client at that
-        raise
-    except ResponseError as error:
-        if str(error).startswith("NOREPLICAS"):
-            # who was replaced on demand refuses like this, for ten seconds, and keeps its connections
-            await connections.expect_primary(named)
-        raise
+    shared = connections.shared_ahead if ahead else connections.shared
+    if shared is not None and not confirmed:
+        return Reply(await shared.request(words, mark), 0, confirmations.of(""))
+    async with connections.use(ahead=ahead) as client:
+        named = connections.named_primary
+        try:
+            if confirmed:
+                reply = await _send_confirmed(connections, key, words, kind=kind, confirmations=confirmations)
+                return replace(reply, answer=unmarked(reply.answer, mark))
+            answer = await cast("Any", client.execute_command(*words))
+            return Reply(unmarked(answer, mark), 0, confirmations.of(_primary(client, key)))
+        except _UNREACHABLE:
+            if confirmed:
+                # unlike a single command, a pipeline leaves a Cluster client at that
+                connections.look_again()
+            raise
+        except ResponseError as error:
+            if str(error).startswith("NOREPLICAS"):
+                # who was replaced on demand refuses like this, for ten seconds, and keeps its connections
+                await connections.expect_primary(named)
+            raise
 
 
 _UNREACHABLE = (RedisConnectionError, RedisTimeoutError, RedisClusterException, ClusterDownError, OSError)

@@ -15,6 +15,14 @@ from lock_interceptor.errors import LockStoreUnavailable
 Address = tuple[str, int]
 
 
+class SentinelClient(Redis):
+    """Errors of the Sentinel class quote its clients, which in most of redis-py show their passwords."""
+
+    def __repr__(self) -> str:
+        options = self.connection_pool.connection_kwargs
+        return f"{options['host']}:{options['port']}"
+
+
 class PrimaryConnection(SentinelManagedConnection):
     """Goes to the primary that Sentinel named last whenever it is taken from the pool.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,6 +38,7 @@ from lock_interceptor.store import (
 )
 
 CHECK_LEASE = timedelta(seconds=2)
+_marks = itertools.count()
 log = structlog.get_logger("lock_interceptor")
 
 
@@ -90,6 +92,7 @@ class RedisLockStore:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
         _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
+        self._here().wakeups.told(self._channel(claim.lock), claim.waiter, rank + 1)
         return Waiting(
             place=rank + 1,
             ahead=ahead,
@@ -113,6 +116,10 @@ class RedisLockStore:
 
     async def release(self, claim: Claim) -> bool:
         """See `LockStore.release`."""
+        here = self._here()
+        shared = here.connections.shared  # on others the next one might ask before the release is there
+        if shared is not None and here.wakeups.call_next(self._channel(claim.lock)):
+            shared.gather()
         reply = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
         return bool(reply.answer)
 
@@ -128,8 +135,7 @@ class RedisLockStore:
     @asynccontextmanager
     async def wakeups(self, claim: Claim) -> AsyncIterator[asyncio.Event]:
         """See `LockStore.wakeups`."""
-        channel = wake_channel(lock_key(self._settings.key_prefix, claim.lock))
-        async with self._here().wakeups.listen(channel, claim.waiter) as event:
+        async with self._here().wakeups.listen(self._channel(claim.lock), claim.waiter) as event:
             yield event
 
     async def check(self) -> None:
@@ -150,7 +156,7 @@ class RedisLockStore:
         await self.renew(claim, lease=CHECK_LEASE)
         await self.release(claim)
         with translated(self._address):
-            await self._here().wakeups.try_out(wake_channel(lock_key(self._settings.key_prefix, lock)))
+            await self._here().wakeups.try_out(self._channel(lock))
 
     async def close(self) -> None:
         """See `LockStore.close`."""
@@ -159,25 +165,35 @@ class RedisLockStore:
             await here.wakeups.close()
             await here.connections.close()
 
+    def _channel(self, lock: LockId) -> str:
+        return wake_channel(lock_key(self._settings.key_prefix, lock))
+
     def _here(self) -> _Loop:
         loop = asyncio.get_running_loop()
-        if loop not in self._loops:
-            self._loops[loop] = _Loop(self._settings)
-        return self._loops[loop]
+        here = self._loops.get(loop)
+        if here is None:
+            here = self._loops[loop] = _Loop(self._settings)
+        return here
 
     async def _run(self, name: str, lock: LockId, *args: str | int, kind: Kind = "other") -> Reply:
         """Run a script, and learn how many replicas have confirmed what it did."""
-        script = scripts.load(name)
+        script, mark = scripts.marked(scripts.load(name)), next(_marks)
         key = lock_key(self._settings.key_prefix, lock)
         here = self._here()
         try:
             with translated(self._address, worked_before=self._answered):
-                async with here.connections.use(ahead=name == "renew"):
-                    run = partial(send, here.connections, key, kind=kind, confirmations=self._confirmations)
-                    try:
-                        reply = await run(("EVALSHA", script.digest, 1, key, *args))
-                    except NoScriptError:
-                        reply = await run(("EVAL", script.text, 1, key, *args))
+                run = partial(
+                    send,
+                    here.connections,
+                    key,
+                    kind=kind,
+                    confirmations=self._confirmations,
+                    ahead=name == "renew",
+                )
+                try:
+                    reply = await run(("EVALSHA", script.digest, 1, key, mark, *args), mark)
+                except NoScriptError:
+                    reply = await run(("EVAL", script.text, 1, key, mark, *args), mark)
         except LockStoreUnavailable:
             if not self._answered and not here.looking_at_tls:
                 here.looking_at_tls = True  # once is enough, however many ask

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Literal
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import structlog
-from redis.asyncio.client import PubSub
 
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.redis_store.connection import Connections, cancellations
+from lock_interceptor.redis_store.connection import Connections
 from lock_interceptor.redis_store.errors import translated
+from lock_interceptor.redis_store.wire import Wire, pack
 
 SILENCE = 15.0
 """Seconds without any message after which the connection is tried with a ping, and closed when idle."""
@@ -28,6 +30,33 @@ REFUSED_BACKOFF = 30.0
 log = structlog.get_logger("lock_interceptor")
 
 
+@dataclass(slots=True)
+class _Listener:
+    """One waiter."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: float = math.inf
+    """With which of the calls its turn seems to come; endless while nobody has told it its place."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """Those who wait here for one lock, in order of arrival."""
+
+    listeners: dict[str, _Listener] = field(default_factory=dict)
+    calls: int = 0
+    """How many waiters were called, here or anywhere: so far has the line moved."""
+    called: str = ""
+    """Who was, as the last one."""
+
+    def hear(self, waiter: str) -> None:
+        """Somebody is called, and perhaps once more, since whoever finds a free slot does it."""
+        if waiter != self.called:
+            self.calls, self.called = self.calls + 1, waiter
+        if waiter in self.listeners:
+            self.listeners[waiter].event.set()
+
+
 class Wakeups:
     """One subscriber connection, open while somebody waits."""
 
@@ -35,31 +64,51 @@ class Wakeups:
         """`where` names the server for messages."""
         self._connections = connections
         self._where = where
-        self._events: dict[str, dict[str, asyncio.Event]] = {}
-        self._pubsub: PubSub | None = None
+        self._lines: dict[str, _Line] = {}
+        self._wire: Wire | None = None
+        self._heard = 0
         self._task: asyncio.Task[None] | None = None
         self._warned = False
 
     @contextlib.asynccontextmanager
     async def listen(self, channel: str, waiter: str) -> AsyncIterator[asyncio.Event]:
         """An event that is set when `waiter` is called on `channel`, and after each new subscription."""
-        event = asyncio.Event()
-        waiters = self._events.setdefault(channel, {})
-        waiters[waiter] = event
+        line = self._lines.setdefault(channel, _Line())
+        listener = line.listeners[waiter] = _Listener()
         try:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._run(), name="lock_interceptor.wakeups")
-            elif len(waiters) == 1:
-                await self._tell("subscribe", channel)
+            elif len(line.listeners) == 1:
+                self._tell("SUBSCRIBE", channel)
             else:
-                event.set()  # subscribed already: a call may have come between asking and listening
-            yield event
+                listener.event.set()  # subscribed already: a call may have come between asking and listening
+            yield listener.event
         finally:
-            if waiters.get(waiter) is event:
-                del waiters[waiter]
-            if not waiters and self._events.get(channel) is waiters:
-                del self._events[channel]
-                await self._tell("unsubscribe", channel)
+            if line.listeners.get(waiter) is listener:
+                del line.listeners[waiter]
+            if not line.listeners and self._lines.get(channel) is line:
+                del self._lines[channel]
+                self._tell("UNSUBSCRIBE", channel)
+
+    def told(self, channel: str, waiter: str, place: int) -> None:
+        """Take note of the place in line that the server has told a waiter."""
+        line = self._lines.get(channel)
+        if line is not None and waiter in line.listeners:
+            line.listeners[waiter].turn = line.calls + place
+
+    def call_next(self, channel: str) -> bool:
+        """Call who listens here if it seems to be the next in line, before the server does.
+
+        Its request then goes right behind the release that is about to be sent, and the lock is handed on
+        in one round trip. If the next one is somewhere else after all, it was one request in vain.
+        Returns whether somebody was called.
+        """
+        line = self._lines.get(channel)
+        first = next(iter(line.listeners.values()), None) if line is not None else None
+        if line is None or first is None or first.turn > line.calls + 1:
+            return False
+        first.event.set()
+        return True
 
     async def try_out(self, channel: str) -> None:
         """Subscribe and publish once, to find out whether the server lets us.
@@ -68,10 +117,18 @@ class Wakeups:
             TimeoutError: no answer.
             RedisError: it does not.
         """
-        async with asyncio.timeout(ANSWER * 3), self._connections.subscriber() as pubsub:
-            await pubsub.subscribe(channel)
-            while (message := await _next(pubsub, ANSWER)) is None or message["type"] != "subscribe":
-                pass
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def hear(messages: Sequence[Any]) -> None:
+            if not answer.done():
+                answer.set_result(messages[0])
+
+        async with asyncio.timeout(ANSWER * 3), self._connections.subscriber(hear) as wire:
+            wire.write(pack(("SUBSCRIBE", channel)))
+            await asyncio.wait({answer, wire.lost}, return_when=asyncio.FIRST_COMPLETED)
+            said = (answer if answer.done() else wire.lost).result()
+            if isinstance(said, Exception):
+                raise said
             async with self._connections.use() as redis:
                 await redis.execute_command("PUBLISH", channel, "")
 
@@ -81,27 +138,25 @@ class Wakeups:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=ANSWER * 2)
 
-    async def _tell(self, command: Literal["subscribe", "unsubscribe"], channel: str) -> None:
-        """A lost connection is noticed and mended by the reading task, which subscribes to all again."""
-        pubsub = self._pubsub
-        # not connected, it would connect from here, at the same time as the reading task
-        if pubsub is not None and pubsub.connection is not None and pubsub.connection.is_connected:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(ANSWER):
-                    await getattr(pubsub, command)(channel)
+    def _tell(self, command: Literal["SUBSCRIBE", "UNSUBSCRIBE"], *channels: str) -> None:
+        """While there is no connection nobody need be told: a new one subscribes to all."""
+        if self._wire is not None:
+            self._wire.write(pack((command, *channels)))
 
     async def _run(self) -> None:
         backoff = 0.1
-        while self._events and not cancellations():
+        while self._lines:
             try:
                 with translated(self._where):
-                    async with self._connections.subscriber() as pubsub:
+                    async with self._connections.subscriber(self._hear) as wire:
+                        self._wire = wire
                         try:
-                            await self._subscribe(pubsub)
+                            if self._lines:
+                                self._tell("SUBSCRIBE", *self._lines)
                             backoff = 0.1
-                            await self._read(pubsub)
+                            await self._watch(wire)
                         finally:
-                            self._pubsub = None  # used after its end it would connect again
+                            self._wire = None
             except Exception as error:
                 delay, backoff = backoff, min(backoff * 2, MAX_BACKOFF)
                 if isinstance(error, LockConfigurationError):
@@ -115,36 +170,40 @@ class Wakeups:
             self._warned = True
             log.warning("lock.wakeups_refused", error=str(error), effect="waiters find out by polling only")
 
-    async def _subscribe(self, pubsub: PubSub) -> None:
-        """Subscribe to all channels; others may use the subscriber only once it is connected."""
-        async with asyncio.timeout(MAX_BACKOFF * 2):
-            known: set[str] = set()
-            while new := set(self._events) - known:
-                await pubsub.subscribe(*new)
-                known |= new
-            self._pubsub = pubsub
+    def _hear(self, messages: Sequence[Any]) -> None:
+        self._heard += 1
+        for message in messages:
+            if isinstance(message, Exception):
+                if self._wire is not None:
+                    self._wire.close(message)  # it does not let us
+                return
+            kind, channel, said = (*message, None)[:3]
+            line = self._lines.get(channel or "")
+            if line is not None and kind == "message":
+                line.hear(said)
+            elif line is not None and kind == "subscribe":
+                for listener in line.listeners.values():
+                    listener.event.set()
 
-    async def _read(self, pubsub: PubSub) -> None:
-        while pubsub.connection is not None and not cancellations():
-            message = await _next(pubsub, SILENCE)
-            if message is None:
-                if not self._events:
-                    return
-                await pubsub.ping()
-                message = await _next(pubsub, ANSWER)
-                if message is None:
-                    raise TimeoutError("the subscriber connection does not answer")
-            waiters = self._events.get(message["channel"] or "", {})
-            if message["type"] == "message":
-                if event := waiters.get(message["data"]):
-                    event.set()
-            elif message["type"] == "subscribe":
-                for event in waiters.values():
-                    event.set()
+    async def _watch(self, wire: Wire) -> None:
+        """Return when nobody listens any more.
 
+        Raises:
+            Exception: the connection is lost.
+        """
+        while True:
+            if not await self._silent(wire, SILENCE):
+                continue
+            if not self._lines:
+                return
+            wire.write(pack(("PING",)))
+            if await self._silent(wire, ANSWER):
+                raise TimeoutError("the subscriber connection does not answer")
 
-async def _next(pubsub: PubSub, timeout: float) -> dict[str, str] | None:
-    message: dict[str, str] | None = await pubsub.get_message(
-        ignore_subscribe_messages=False, timeout=timeout
-    )
-    return message
+    async def _silent(self, wire: Wire, seconds: float) -> bool:
+        """Whether nothing is heard for so long."""
+        heard = self._heard
+        await asyncio.wait({wire.lost}, timeout=seconds)
+        if wire.lost.done():
+            raise wire.lost.result()
+        return self._heard == heard

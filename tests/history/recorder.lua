@@ -5,7 +5,7 @@
 -- The last of ARGV, which the script does not get to see, is what the client asked for, as JSON.
 local redis, audited = (function(real, key)
   local row = {op = '@NAME@', key = key, ask = table.remove(ARGV), did = {}}
-  local reads = {ZSCORE = 1, ZRANGEBYSCORE = 1, ZCOUNT = 1, EXISTS = 1, PTTL = 1}
+  local reads = {ZMSCORE = 1, ZRANGEBYSCORE = 1, ZCOUNT = 1, PTTL = 1}
 
   local function short(member) -- who somebody is, for people, is of no interest here
     return string.sub(member, 1, 1) == 'i' and string.match(member, '^[^|]*|') or member
@@ -19,7 +19,7 @@ local redis, audited = (function(real, key)
   local function did(...) row.did[#row.did + 1] = {...} end
   local function removed(members)
     for _, member in ipairs(members) do
-      if real.call('ZSCORE', key, member) then did('-', short(member)) end
+      if real.call('ZMSCORE', key, member)[1] then did('-', short(member)) end
     end
   end
 
@@ -49,7 +49,7 @@ local redis, audited = (function(real, key)
     end
     local answer = how(command, ...)
     if name == 'ZADD' then
-      for at = 3, #words, 2 do did('+', short(words[at]), real.call('ZSCORE', key, words[at])) end
+      for at = 3, #words, 2 do did('+', short(words[at]), real.call('ZMSCORE', key, words[at])[1]) end
     elseif name == 'PEXPIRE' then
       did('ttl', words[2])
     elseif not reads[name] and name ~= 'ZREM' and name ~= 'ZREMRANGEBYSCORE' then

@@ -2,8 +2,9 @@
 
 from .bug import Bug, bug
 
-_CONNECTION, _DURABILITY, _STORE, _WAKEUPS, _KEYS, _ERRORS = (
-    f"redis_store/{name}.py" for name in ("connection", "durability", "store", "wakeups", "keys", "errors")
+_CONNECTION, _SHARED, _DURABILITY, _STORE, _WAKEUPS, _KEYS, _ERRORS = (
+    f"redis_store/{name}.py"
+    for name in ("connection", "shared_connection", "durability", "store", "wakeups", "keys", "errors")
 )
 
 IN_STORE: tuple[Bug, ...] = (
@@ -18,8 +19,8 @@ IN_STORE: tuple[Bug, ...] = (
     bug(
         "the Sentinels are asked with redis-py's own retries",
         _CONNECTION,
-        "_SentinelClient(host=host, port=port, **options)",
-        '_SentinelClient(host=host, port=port, **{**options, "retry": Retry(NoBackoff(), 10)})',
+        "SentinelClient(host=host, port=port, **options)",
+        'SentinelClient(host=host, port=port, **{**options, "retry": Retry(NoBackoff(), 10)})',
         "test_sentinel.py::test_a_hung_sentinel_costs_little",
     ),
     bug(
@@ -27,7 +28,7 @@ IN_STORE: tuple[Bug, ...] = (
         _CONNECTION,
         "self._limit_ahead if ahead else self._limit:",
         "self._limit:",
-        "test_renewal_load.py::test_renewals_do_not_wait_behind_waiters[park]",
+        "test_renewal_load.py::test_renewals_do_not_wait_behind_waiters[pooled-park]",
     ),
     bug(
         "a server that has forgotten the scripts is not told them again",
@@ -58,21 +59,78 @@ IN_STORE: tuple[Bug, ...] = (
         "return 1",
         "test_profiles.py::test_a_replica_that_is_away_counts[sentinel]",
     ),
+    # one connection for many
+    bug(
+        "answers go to those who ask, the last first",
+        _SHARED,
+        "zip(reversed(requests), reversed(said), strict=True)",
+        "zip(requests, reversed(said), strict=True)",
+        "test_shared_connection.py::test_everybody_gets_his_own_answer",
+    ),
+    bug(
+        "the answer for somebody who was cancelled goes to the next",
+        _SHARED,
+        "requests = list(itertools.islice(self._unanswered, len(answers)))",
+        "requests = [each for each in self._unanswered if not each.answer.done()][: len(answers)]",
+        "test_shared_connection.py::test_who_is_cancelled_takes_no_answer_from_others",
+    ),
+    bug(
+        "an answer that got lost goes unnoticed, and the next one takes its place",
+        "redis_store/wire.py",
+        "or answer[0] != str(mark)",
+        "or False",
+        "test_shared_connection.py::test_a_proxy_that_swallows_something",
+    ),
+    bug(
+        "who waits for an answer on a lost connection waits for ever",
+        _SHARED,
+        "            _settle(self._unanswered.popleft().answer, lost.result())\n",
+        "            self._unanswered.popleft()\n",
+        "test_shared_connection.py::test_a_connection_that_is_cut",
+    ),
+    bug(
+        "a server that hangs keeps everybody",
+        _SHARED,
+        "        if left <= 0:\n",
+        "        if False:\n",
+        "test_shared_connection.py::test_a_server_that_hangs",
+    ),
+    bug(
+        "renewals share their connection with everything else",
+        "redis_store/sending.py",
+        "shared = connections.shared_ahead if ahead else connections.shared",
+        "shared = connections.shared",
+        "test_renewal_load.py::test_renewals_do_not_wait_behind_waiters[shared-park]",
+    ),
     # wake-ups
     bug(
         "a waiter does not ask again once it is subscribed",
         _WAKEUPS,
-        '            elif message["type"] == "subscribe":\n                for event in waiters.values():\n'
-        "                    event.set()\n",
-        "",
+        "                for listener in line.listeners.values():\n"
+        "                    listener.event.set()\n",
+        "                pass\n",
         "test_wakeups.py::test_a_release_before_the_subscription_is_not_missed",
     ),
     bug(
         "a waiter that finds the channel subscribed does not ask again",
         _WAKEUPS,
-        "                event.set()  # subscribed already",
+        "                listener.event.set()  # subscribed already",
         "                pass  # subscribed already",
         "test_wakeups.py::test_a_release_before_the_subscription_is_not_missed",
+    ),
+    bug(
+        "a release calls whoever waits in its process, next in line or not",
+        _WAKEUPS,
+        "first.turn > line.calls + 1",
+        "False",
+        "test_handing_on.py::test_who_is_not_next_is_left_in_peace",
+    ),
+    bug(
+        "the calls for others do not move the line",
+        _WAKEUPS,
+        "self.calls, self.called = self.calls + 1, waiter",
+        "self.called = waiter",
+        "test_handing_on.py::test_the_line_moves_with_every_call",
     ),
     bug(
         "a subscriber that has gone deaf is kept",

@@ -2,8 +2,8 @@
 
 from .bug import Bug, bug
 
-_REQUEST, _KEEPER, _GUARD, _LEASE, _ACQUISITION, _WAITING = (
-    f"{name}.py" for name in ("request", "keeper", "guard", "lease", "acquisition", "waiting")
+_REQUEST, _KEEPER, _RENEWING, _GUARD, _LEASE, _ACQUISITION, _WAITING = (
+    f"{name}.py" for name in ("request", "keeper", "renewing", "guard", "lease", "acquisition", "waiting")
 )
 _ATTEMPT, _BODIES, _SLOTS, _FAILURES, _INTERCEPTOR = (
     f"worker/{name}.py" for name in ("attempt", "bodies", "slots", "failures", "interceptor")
@@ -66,7 +66,7 @@ IN_WORKER: tuple[Bug, ...] = (
     # keeping
     bug(
         "a renewed lease counts from the answer",
-        _KEEPER,
+        _RENEWING,
         "lease.extend(sent + length - margin(length), final=final)",
         "lease.extend(clock() + length - margin(length), final=final)",
         "test_lease_ends.py::test_a_renewed_lease_ends_here_first",
@@ -80,7 +80,7 @@ IN_WORKER: tuple[Bug, ...] = (
     ),
     bug(
         "leases are renewed when they end, not at a third",
-        _KEEPER,
+        _RENEWING,
         "margin(hold.length) - hold.length * 2 / 3, 0)",
         "margin(hold.length), 0)",
         "test_lease_ends.py::test_a_blocked_event_loop_loses_nothing",
@@ -88,28 +88,70 @@ IN_WORKER: tuple[Bug, ...] = (
     ),
     bug(
         "a renewal that fails is the last one",
-        _KEEPER,
+        _RENEWING,
         "max(lease.remaining / 4, 0.05))\n                continue\n",
         "max(lease.remaining / 4, 0.05))\n                return\n",
         f"{_TEST_KEEPER}short_outage",
     ),
     bug(
-        "the server's no to a renewal is not believed",
+        "new leases are looked for only when their first renewal is overdue",
+        _RENEWING,
+        "min(hold.length / 10, _due(hold) / 2)",
+        "hold.length",
+        f"{_TEST_KEEPER}renews",
+    ),
+    bug(
+        "a short lease waits until the keeper looks for the long ones before it",
+        _RENEWING,
+        "            if at >= self._pick_up_at:\n",
+        "            if self._pick_up_at < math.inf:\n",
+        f"{_TEST_KEEPER}a_short_lease_after_long_ones",
+    ),
+    bug(
+        "the server's no to a renewal that a release has overtaken counts as a loss",
+        _RENEWING,
+        "        if not self.stop(hold):\n            return  # it is being given back\n",
+        "        self.stop(hold)\n",
+        f"{_TEST_KEEPER}a_renewal_that_a_release_overtakes",
+    ),
+    bug(
+        "giving back waits for as long as the store takes",
         _KEEPER,
+        "            async with asyncio.timeout(max(seconds, 0)):\n",
+        "            async with asyncio.timeout(None):\n",
+        f"{_TEST_KEEPER}giving_back_is_bounded",
+    ),
+    bug(
+        "a late release takes the next attempt out of the line",
+        _KEEPER,
+        "return _without_place(hold.claim) if hold.lease.token else hold.claim",
+        "return hold.claim",
+        f"{_TEST_KEEPER}a_late_release_leaves_the_next_attempt_its_place",
+    ),
+    bug(
+        "what was held is not given back again after a request that was not answered",
+        _KEEPER,
+        "if hold.echo_possible or not hold.lease.token:",
+        "if not hold.lease.token:",
+        "test_late_requests.py::test_an_echo_of_what_was_held[release]",
+    ),
+    bug(
+        "the server's no to a renewal is not believed",
+        _RENEWING,
         "            if not alive:\n",
         "            if False:\n",
         f"{_TEST_KEEPER}no_is_final",
     ),
     bug(
         "a lease is renewed beyond schedule-to-close",
-        _KEEPER,
+        _RENEWING,
         "length = min(hold.length, lease.until_deadline)",
         "length = hold.length",
         f"{_TEST_KEEPER}never_beyond_the_deadline",
     ),
     bug(
         "leases are renewed from the worker's event loop, which bodies may block",
-        _KEEPER,
+        _RENEWING,
         "    def _running_loop(self) -> asyncio.AbstractEventLoop:\n",
         "    def _running_loop(self) -> asyncio.AbstractEventLoop:\n"
         "        return asyncio.get_running_loop()\n\n"
@@ -133,7 +175,7 @@ IN_WORKER: tuple[Bug, ...] = (
     # running, and giving back
     bug(
         "nobody tells the body that its lease is lost",
-        _KEEPER,
+        _RENEWING,
         "        hold.on_lost()\n",
         "",
         f"{_TEST_KEEPER}long_outage",
@@ -168,9 +210,10 @@ IN_WORKER: tuple[Bug, ...] = (
     ),
     bug(
         "a cancel ends the release, too",
-        _ACQUISITION,
-        "            cancelled = True\n",
-        "            for future in futures:\n                future.cancel()\n            raise\n",
+        _KEEPER,
+        "            again = asyncio.wrap_future(self._leave_to_thread(",
+        "            if isinstance(error, asyncio.CancelledError):\n                raise\n"
+        "            again = asyncio.wrap_future(self._leave_to_thread(",
         "test_guard_cancelled.py::test_cancelled_while_giving_back",
     ),
     bug(

@@ -123,13 +123,12 @@ def _tries(key: str, channel: str, database: int) -> dict[str, Words]:
         "info": ("INFO", "replication"),
         "evalsha": ("EVALSHA", "0" * 40, 1, key),
         "eval": ("EVAL", "return 1", 1, key),
-        "exists": ("EXISTS", key),
         "zadd": ("ZADD", key, "XX", 1, "?"),
         "zcount": ("ZCOUNT", key, 0, 0),
         "zrangebyscore": ("ZRANGEBYSCORE", key, 0, 0, "LIMIT", 0, 1),
         "zrem": ("ZREM", key, "?"),
         "zremrangebyscore": ("ZREMRANGEBYSCORE", key, 0, 0),
-        "zscore": ("ZSCORE", key, "?"),
+        "zmscore": ("ZMSCORE", key, "?"),
         "pexpire": ("PEXPIRE", key, 1),
         "pttl": ("PTTL", key),
         "publish": ("PUBLISH", channel, ""),
@@ -143,8 +142,8 @@ def _tries(key: str, channel: str, database: int) -> dict[str, Words]:
 
 
 _ALWAYS = (
-    *("evalsha", "eval", "publish", "subscribe", "unsubscribe", "ping", "time", "info", "exists", "zadd"),
-    *("zcount", "zrangebyscore", "zrem", "zremrangebyscore", "zscore", "pexpire", "pttl"),
+    *("evalsha", "eval", "publish", "subscribe", "unsubscribe", "ping", "time", "info", "zadd"),
+    *("zcount", "zrangebyscore", "zrem", "zremrangebyscore", "zmscore", "pexpire", "pttl"),
 )
 
 

@@ -17,38 +17,47 @@ local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lease_ms, priority = tonumber(ARGV[4]), tonumber(ARGV[5])
 local presence_ms, keep_ms = tonumber(ARGV[6]), tonumber(ARGV[7])
 
-purge()
-keep_alive(lease_ms, keep_ms)
-note('l', limit) -- for people
 local info = redis.pcall('INFO', 'replication')
 local replid = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
 local replicas = replid and tonumber(string.match(info, 'connected_slaves:(%d+)')) or -1
+local primary = '@' .. (replid or '')
+
+local last, queue, newest, longest, grace, mean, known, expiry, token, slot, used, hot, cold
+local function look()
+  last, queue, newest, longest, grace, mean, known, expiry, token, slot, used, hot, cold = scores(
+    '#n', '#q', '#t', '#L', '#g', '#m', primary, 'h' .. owner, 't' .. owner, 's' .. owner, 'w' .. owner,
+    'q' .. waiter, 'c' .. waiter)
+end
+look()
+if purge(noted(last), queue) then look() end
+put(noted(now), '#n', noted(limit), '#l') -- the limit is for people
+keep_alive(lease_ms, keep_ms) -- before any grant, which a missing right must not leave without an end
 
 -- The same claim again: the answer got lost, or the caller was not sure.
-if score('h' .. owner) then
-  put('h' .. owner, now + lease_ms)
-  return {1, score('t' .. owner), score('s' .. owner), used_ticket(owner) or 0, replicas}
+if expiry then
+  put(now + lease_ms, 'h' .. owner)
+  return {1, token, slot, used and used - 3e13 or 0, replicas}
 end
 
 -- Another primary than before may have forgotten grants: let the known holders renew for one lease, and
 -- grant nothing new meanwhile.
 local held = live()
-local longest = math.max(book('L') or 0, lease_ms, tonumber(ARGV[8]))
-local grace = math.max((book('g') or 0) - now, 0)
-if replid then
-  local epoch = range(-9e15, -9e15)[1]
-  if epoch and epoch ~= '@' .. replid then
-    redis.call('ZREM', key, epoch)
+longest = math.max(noted(longest) or 0, lease_ms, tonumber(ARGV[8]))
+grace = math.max((noted(grace) or 0) - now, 0)
+if replid and not known then
+  local before = range(-9e15, -9e15)[1]
+  put(-9e15, primary)
+  if before then
+    redis.call('ZREM', key, before)
     grace = longest
-    note('g', now + grace)
+    put(noted(now + grace), '#g')
   end
-  if epoch ~= '@' .. replid then put('@' .. replid, -9e15) end
 end
 
-local ticket = ticket_of(waiter)
-local arrival = (book('q') or 0) + 1
+local ticket = either(hot, cold)
+local arrival = (noted(queue) or 0) + 1
 local place = ticket or priority * 1e11 + arrival
-local rank = count(1e11, place - 1)
+local rank = queue and count(1e11, place - 1) or 0
 local free = limit - held
 
 if grace == 0 and free > rank then
@@ -58,33 +67,31 @@ if grace == 0 and free > rank then
     local middle = math.floor((low + high) / 2)
     if count(0, middle) > middle then low = middle + 1 else high = middle end
   end
-  local token = math.max((book('t') or 0) + 1, us)
+  local token = math.max((noted(newest) or 0) + 1, us)
   if ticket then
-    drop_waiter(waiter)
-    put('w' .. owner, ticket + 3e13)
+    drop_waiter(waiter, ticket)
+    put(ticket + 3e13, 'w' .. owner)
   end
-  -- at once, since each call costs more than what it writes; #L never falls: a primary to come may not know
-  -- of the last that was as long
-  redis.call('ZADD', key, now + lease_ms, 'h' .. owner, token, 't' .. owner, low, 's' .. owner,
-    token + 4e15, 'i' .. owner .. '|' .. ARGV[9], -4e15 - token, '#t', -4e15 - longest, '#L')
+  -- #L never falls: a primary to come may not know of the last that was as long
+  put(now + lease_ms, 'h' .. owner, token, 't' .. owner, low, 's' .. owner, token + 4e15,
+    'i' .. owner .. '|' .. ARGV[9], noted(token), '#t', noted(longest), '#L')
   wake(free - 1)
   return {1, token, low, ticket or 0, replicas}
 end
 
-local expiry = redis.call('ZRANGEBYSCORE', key, str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+local ends = range(str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local ahead = rank + count(1e13 + 1e11, 1e13 + place - 1)
 if presence_ms > 0 then
-  drop_waiter(waiter)
-  put('q' .. waiter, place)
-  put('p' .. waiter, -(now + presence_ms))
-  put('k' .. waiter, -1e14 - (now + keep_ms))
-  put('i' .. waiter .. '|' .. ARGV[9], place + 2e13)
-  if not ticket then note('q', arrival) end
+  if ticket then drop_info(ticket + 2e13) end -- it may have come from an earlier attempt
+  if cold then redis.call('ZREM', key, 'c' .. waiter) end
+  put(place, 'q' .. waiter, -(now + presence_ms), 'p' .. waiter, -1e14 - (now + keep_ms), 'k' .. waiter,
+    place + 2e13, 'i' .. waiter .. '|' .. ARGV[9])
+  if not ticket then put(noted(arrival), '#q') end
 end
 if grace == 0 then wake(free) end
 local holders = {}
 for _, member in ipairs(range(1e15, 3.999e15, 'LIMIT', 0, 3)) do
   holders[#holders + 1] = describe(string.sub(member, 2))
 end
-local left = expiry and tonumber(expiry) - now or -1
-return {0, rank, ahead, held, book('m') or -1, left, grace, now, holders, replicas}
+local left = ends and tonumber(ends) - now or -1
+return {0, rank, ahead, held, noted(mean) or -1, left, grace, now, holders, replicas}

@@ -18,90 +18,89 @@
 local key = KEYS[1]
 
 local function str(number) return string.format('%.0f', number) end -- tostring() would round
-local function score(member) return tonumber(redis.call('ZSCORE', key, member) or nil) end
-local function range(low, high, ...) return redis.call('ZRANGEBYSCORE', key, low, high, ...) end
-local function put(member, value) redis.call('ZADD', key, value, member) end -- numbers keep all their digits
-local function count(low, high) return redis.call('ZCOUNT', key, low, high) end
-local function book(name)
-  local value = score('#' .. name)
-  return value and -4e15 - value
+local function scores(...) -- several at once, since each call costs more than what it reads
+  local found = redis.call('ZMSCORE', key, ...)
+  for i = 1, #found do found[i] = tonumber(found[i] or nil) end
+  return unpack(found, 1, select('#', ...))
 end
-local function note(name, value) put('#' .. name, -4e15 - value) end
+local function range(low, high, ...) return redis.call('ZRANGEBYSCORE', key, low, high, ...) end
+local function put(...) redis.call('ZADD', key, ...) end -- score, member, ...; numbers keep all their digits
+local function count(low, high) return redis.call('ZCOUNT', key, low, high) end
+local function noted(value) return value and -4e15 - value end -- bookkeeping to its score, and back
+local function each(low, high, act, ...) -- with the rest of each member's name; whether there is any
+  local found = range(low, high, ...)
+  for _, member in ipairs(found) do act(string.sub(member, 2)) end
+  return #found > 0
+end
 local function drop_info(at) redis.call('ZREMRANGEBYSCORE', key, at, at) end
 
 local time = redis.call('TIME') -- read once: some servers do not freeze it
 local us = time[1] * 1e6 + time[2]
 local now = math.floor(us / 1000)
 
-local function drop_holder(owner)
-  local token = score('t' .. owner)
+local function drop_holder(owner, token)
   if token then drop_info(token + 4e15) end
   redis.call('ZREM', key, 'h' .. owner, 't' .. owner, 's' .. owner, 'w' .. owner)
 end
 
-local function used_ticket(owner)
-  local used = score('w' .. owner)
-  return used and used - 3e13
-end
-
-local function ticket_of(waiter)
-  local cold = score('c' .. waiter)
-  return score('q' .. waiter) or (cold and cold - 1e13)
-end
-
-local function drop_waiter(waiter)
-  local ticket = ticket_of(waiter)
+local function drop_waiter(waiter, ticket)
   if ticket then drop_info(ticket + 2e13) end
   redis.call('ZREM', key, 'q' .. waiter, 'c' .. waiter, 'p' .. waiter, 'k' .. waiter)
 end
 
+local function either(hot, cold) return hot or (cold and cold - 1e13) end
+local function ticket_of(waiter) return either(scores('q' .. waiter, 'c' .. waiter)) end
+
 local function make_cold(waiter, ticket)
   redis.call('ZREM', key, 'q' .. waiter, 'p' .. waiter)
-  put('c' .. waiter, ticket + 1e13)
+  put(ticket + 1e13, 'c' .. waiter)
+end
+
+local function move(low, high, step)
+  local found = range(low, high, 'WITHSCORES')
+  for i = 1, #found, 2 do put(found[i + 1] + step, found[i]) end
 end
 
 -- A clock that steps back would keep dead holders for as long as the step: move all times with it.
-local function follow_clock()
-  local last = book('n')
-  if not last or now >= last then return end
-  if now < last - 1000 then
-    local step = now - last
-    for _, member in ipairs(range(1e12, 9.999e12)) do put(member, score(member) + step) end
-    for _, member in ipairs(range(-9.999e12, -1e12)) do put(member, score(member) - step) end
-    for _, member in ipairs(range(-1.09e14, -1e14)) do put(member, score(member) - step) end
-    local grace = book('g')
-    if grace then note('g', grace + step) end
-  else
-    now = last
+-- Returns whether it did.
+local function follow_clock(last)
+  local step = now - (last or now)
+  if step >= -1000 then
+    now = math.max(now, last or now)
+    return false
   end
+  move(1e12, 9.999e12, step)
+  move(-9.999e12, -1e12, -step)
+  move(-1.09e14, -1e14, -step)
+  local grace = scores('#g')
+  if grace then put(grace - step, '#g') end
+  return true
 end
 
--- Forget holders and places whose time is over; park waiters that stopped asking. Creates the key.
-local function purge()
-  follow_clock()
-  note('n', now) -- every time, or a step back would be followed twice
-  for _, member in ipairs(range(1e12, now)) do drop_holder(string.sub(member, 2)) end
-  for _, member in ipairs(range(-now, -1e12)) do
-    local waiter = string.sub(member, 2)
-    make_cold(waiter, ticket_of(waiter))
+-- Forget holders and places whose time is over; park waiters that stopped asking. "Last" is the time when
+-- that was done last, "queue" the last ticket, without which nobody has ever stood in line.
+-- Whoever calls it has to note the time now, or a step back would be followed twice. Returns whether anything
+-- has changed.
+local function purge(last, queue)
+  local changed = follow_clock(last)
+  changed = each(1e12, now, function(owner) drop_holder(owner, scores('t' .. owner)) end) or changed
+  if queue then
+    changed = each(-now, -1e12, function(who) make_cold(who, ticket_of(who)) end) or changed
+    changed = each(-1e14 - now, -1.01e14, function(who) drop_waiter(who, ticket_of(who)) end) or changed
   end
-  for _, member in ipairs(range(-1e14 - now, -1.01e14)) do drop_waiter(string.sub(member, 2)) end
+  return changed
 end
 
 local function live() return count(1e12, 9.999e12) end
 local function who(at) return string.match(range(at, at)[1] or '', '|(.*)') or '' end
 local function describe(owner)
-  local token = score('t' .. owner)
-  return {owner, token, score('s' .. owner), score('h' .. owner), who(token + 4e15)}
+  local token, slot, expiry = scores('t' .. owner, 's' .. owner, 'h' .. owner)
+  return {owner, token, slot, expiry, who(token + 4e15)}
 end
 
--- Tell the first waiters in line to ask again, as many as there are free slots.
-local function wake(free)
-  if free <= 0 then return end
-  for _, member in ipairs(range(1e11, 9.999e11, 'LIMIT', 0, free)) do
-    redis.pcall('PUBLISH', key .. ':wake', string.sub(member, 2)) -- pcall: a missing right must not leak
-  end
-end
+-- Tell the first waiters in line to ask again, as many as there are free slots. Being denied leaks nothing.
+local function call(waiter) redis.pcall('PUBLISH', key .. ':wake', waiter) end
+local function wake(free) return free > 0 and each(1e11, 9.999e11, call, 'LIMIT', 0, free) end
 
 -- The key lives as long as anything in it can matter, and a while longer for its last token.
 local function keep_alive(lease_ms, keep_ms)
@@ -111,10 +110,11 @@ end
 
 -- After something was given back: wake who is next, or let the idle key go. It stays for as long as a clock
 -- may step back, so that tokens go on rising.
-local function hand_on(limit)
+local function hand_on(limit, longest, queue)
   local held = live()
-  wake(limit - held)
-  if held == 0 and #range(-1.09e14, -1e14, 'LIMIT', 0, 1) == 0 then
-    redis.call('PEXPIRE', key, str(math.max(2 * (book('L') or 0), 60000)))
+  if queue and #range(-1.09e14, -1e14, 'LIMIT', 0, 1) > 0 then
+    wake(limit - held)
+  elseif held == 0 then
+    redis.call('PEXPIRE', key, str(math.max(2 * (longest or 0), 60000)))
   end
 end

@@ -7,7 +7,7 @@
 -- order {waiter, 1 present or 0 parked, who}. What has expired is left out.
 local limit = tonumber(ARGV[1])
 
-now = math.max(now, book('n') or 0)
+now = math.max(now, noted(scores('#n')) or 0)
 local holders = {}
 for _, member in ipairs(range(now + 1, 9.999e12)) do
   holders[#holders + 1] = describe(string.sub(member, 2))
@@ -17,10 +17,9 @@ local line = {}
 for _, low in ipairs({1e11, 1e13 + 1e11}) do
   for _, member in ipairs(range(low, low + 8.999e11, 'LIMIT', 0, limit)) do
     local waiter = string.sub(member, 2)
-    local kept = -(score('k' .. waiter) or 0) - 1e14
-    if kept > now then
-      local present = -(score('p' .. waiter) or 0) > now
-      line[#line + 1] = {ticket_of(waiter), waiter, present and 1 or 0}
+    local kept, present, hot, cold = scores('k' .. waiter, 'p' .. waiter, 'q' .. waiter, 'c' .. waiter)
+    if -(kept or 0) - 1e14 > now then
+      line[#line + 1] = {either(hot, cold), waiter, -(present or 0) > now and 1 or 0}
     end
   end
 end

@@ -10,26 +10,33 @@
 local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local keep_ms = tonumber(ARGV[5])
 
-if redis.call('EXISTS', key) == 0 then return 0 end
-purge()
-local ticket = ticket_of(waiter) or used_ticket(owner)
+local last, queue, longest, token, used, hot, cold
+local function look()
+  last, queue, longest, token, used, hot, cold =
+    scores('#n', '#q', '#L', 't' .. owner, 'w' .. owner, 'q' .. waiter, 'c' .. waiter)
+end
+look()
+if not last then return 0 end -- there is no such key
+if purge(noted(last), queue) then look() end
+put(noted(now), '#n')
+local ticket = either(hot, cold) or (used and used - 3e13)
 if not ticket then
   ticket = tonumber(ARGV[4])
   if ticket > 0 then
     -- forgotten, maybe with all that came after: it must not be given to two
-    local arrival, last = ticket % 1e11, book('q') or 0
+    local arrival, last = ticket % 1e11, noted(queue) or 0
     local taken = count(ticket, ticket) + count(ticket + 1e13, ticket + 1e13) > 0
     if taken then ticket, arrival = ticket - arrival + last + 1, last + 1 end
-    note('q', math.max(arrival, last))
+    queue = noted(math.max(arrival, last))
+    put(queue, '#q')
   end
 end
-drop_holder(owner)
+drop_holder(owner, token)
 if ticket > 0 then
-  drop_waiter(waiter)
+  drop_waiter(waiter, ticket)
   make_cold(waiter, ticket)
-  put('k' .. waiter, -1e14 - (now + keep_ms))
-  put('i' .. waiter .. '|' .. ARGV[6], ticket + 2e13)
+  put(-1e14 - (now + keep_ms), 'k' .. waiter, ticket + 2e13, 'i' .. waiter .. '|' .. ARGV[6])
   keep_alive(0, keep_ms)
 end
-hand_on(limit)
+hand_on(limit, noted(longest), queue)
 return ticket > 0 and 1 or 0

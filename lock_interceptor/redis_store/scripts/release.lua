@@ -6,16 +6,24 @@
 -- Returns 1 it held the lock, 0 it did not (any more).
 local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-if redis.call('EXISTS', key) == 0 then return 0 end
-purge()
-local token = score('h' .. owner) and score('t' .. owner)
-if token then
-  local hold, mean = math.max(now - math.floor(token / 1000), 0), book('m') or 0
-  -- slow to rise, quick to fall: who expects too long a wait stays away beside a free slot
-  note('m', math.floor(mean + (hold - mean) / (hold < mean and 2 or 8)))
-  drop_holder(owner)
-else
-  drop_waiter(waiter) -- a holder's place is used up: one that is there belongs to its next attempt
+local last, queue, mean, longest, expiry, token, hot, cold
+local function look()
+  last, queue, mean, longest, expiry, token, hot, cold =
+    scores('#n', '#q', '#m', '#L', 'h' .. owner, 't' .. owner, 'q' .. waiter, 'c' .. waiter)
 end
-hand_on(limit)
-return token and 1 or 0
+look()
+if not last then return 0 end -- there is no such key
+if purge(noted(last), queue) then look() end
+if expiry then
+  local hold = math.max(now - math.floor(token / 1000), 0)
+  mean = noted(mean) or 0
+  -- slow to rise, quick to fall: who expects too long a wait stays away beside a free slot
+  mean = math.floor(mean + (hold - mean) / (hold < mean and 2 or 8))
+  put(noted(mean), '#m', noted(now), '#n')
+  drop_holder(owner, token)
+else
+  put(noted(now), '#n')
+  drop_waiter(waiter, either(hot, cold)) -- of a holder it would be the place of its next attempt
+end
+hand_on(limit, noted(longest), queue)
+return expiry and 1 or 0

@@ -9,9 +9,13 @@
 local owner, lease_ms = ARGV[1], tonumber(ARGV[2])
 local told = now
 
-if redis.call('EXISTS', key) == 0 then return {0, told} end
-purge()
-if not score('h' .. owner) then return {0, told} end
-put('h' .. owner, now + lease_ms)
+local last, queue, expiry = scores('#n', '#q', 'h' .. owner)
+if not last then return {0, told} end -- there is no such key
+if purge(noted(last), queue) then expiry = scores('h' .. owner) end
+if not expiry then
+  put(noted(now), '#n')
+  return {0, told}
+end
+put(now + lease_ms, 'h' .. owner, noted(now), '#n')
 keep_alive(lease_ms, 0)
 return {1, told}

@@ -6,12 +6,14 @@
 -- Returns 1 it is taken away, 0 nobody holds it with this token (any more).
 local token, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 
-if redis.call('EXISTS', key) == 0 then return 0 end
-purge()
+local last, queue, longest = scores('#n', '#q', '#L')
+if not last then return 0 end -- there is no such key
+purge(noted(last), queue)
+put(noted(now), '#n')
 local owner = string.match(range(token, token)[1] or '', '^t(.*)')
 local held = live()
 if owner then
-  drop_holder(owner) -- how long it was held says nothing of how long holders take
-  hand_on(limit > 0 and limit or held)
+  drop_holder(owner, token) -- how long it was held says nothing of how long holders take
+  hand_on(limit > 0 and limit or held, noted(longest), queue)
 end
 return owner and 1 or 0
