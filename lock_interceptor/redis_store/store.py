@@ -68,6 +68,8 @@ class RedisLockStore:
         self, claim: Claim, *, lease: timedelta, queueing: Queueing | None = None
     ) -> Granted | Waiting:
         """See `LockStore.acquire`."""
+        wakeups, channel = self._here().wakeups, self._channel(claim.lock)
+        calls = wakeups.calls(channel)
         reply = await self._run(
             "acquire",
             claim.lock,
@@ -92,7 +94,7 @@ class RedisLockStore:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
         _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
-        self._here().wakeups.told(self._channel(claim.lock), claim.waiter, rank + 1)
+        wakeups.told(channel, claim.waiter, rank + 1, calls)
         return Waiting(
             place=rank + 1,
             ahead=ahead,

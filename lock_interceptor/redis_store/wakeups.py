@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 import structlog
@@ -39,9 +40,12 @@ class _Listener:
     """With which of the calls its turn seems to come; endless while nobody has told it its place."""
 
 
+_TURN = attrgetter("turn")
+
+
 @dataclass(slots=True)
 class _Line:
-    """Those who wait here for one lock, in order of arrival."""
+    """Those who wait here for one lock."""
 
     listeners: dict[str, _Listener] = field(default_factory=dict)
     calls: int = 0
@@ -90,11 +94,20 @@ class Wakeups:
                 del self._lines[channel]
                 self._tell("UNSUBSCRIBE", channel)
 
-    def told(self, channel: str, waiter: str, place: int) -> None:
-        """Take note of the place in line that the server has told a waiter."""
+    def calls(self, channel: str) -> int:
+        """How far the line has moved, as a number to give to `told`."""
+        line = self._lines.get(channel)
+        return line.calls if line is not None else 0
+
+    def told(self, channel: str, waiter: str, place: int, calls: int) -> None:
+        """Take note of the place in line that the server has told a waiter.
+
+        The number of calls has to be the one from before it was asked: what came meanwhile may have been
+        later than the answer. Rather is somebody called too early than not at all.
+        """
         line = self._lines.get(channel)
         if line is not None and waiter in line.listeners:
-            line.listeners[waiter].turn = line.calls + place
+            line.listeners[waiter].turn = calls + place
 
     def call_next(self, channel: str) -> bool:
         """Call who listens here if it seems to be the next in line, before the server does.
@@ -104,8 +117,10 @@ class Wakeups:
         Returns whether somebody was called.
         """
         line = self._lines.get(channel)
-        first = next(iter(line.listeners.values()), None) if line is not None else None
-        if line is None or first is None or first.turn > line.calls + 1:
+        if line is None or not line.listeners:
+            return False
+        first = min(line.listeners.values(), key=_TURN)
+        if first.turn > line.calls + 1:
             return False
         first.event.set()
         return True
