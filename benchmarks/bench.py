@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.save(target)
         screen.wrote(target)
     if full:
-        screen.wrote(report.write_page(arguments.docs))
+        # from the file, where figures are rounded: that is what the page can be made from again
+        screen.wrote(Report.load(HERE / "results.json").write_page(arguments.docs))
     return 0
 
 

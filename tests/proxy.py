@@ -131,6 +131,7 @@ class TcpProxy:
         await asyncio.sleep(0)  # that is done in the next turn of the loop
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)  # here, since a task that is cancelled before it begins does nothing
         relay = self._loop.create_task(self._relay(reader, writer))
         self._relays.add(relay)
         relay.add_done_callback(self._relays.discard)
@@ -138,7 +139,6 @@ class TcpProxy:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         end: Callable[[asyncio.StreamWriter], None] = _reset
         writers = [writer]
-        self._writers.add(writer)
         try:
             replies, requests = await asyncio.open_connection(HOST, self.target)
             writers.append(requests)

@@ -188,14 +188,13 @@ async def test_a_server_that_is_none(said: bytes) -> None:
     """Whatever answers there, who asks gets an error or an answer, in time."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.closing(writer):
             while b"GET" not in (asked := await reader.read(65536)):
                 if not asked:
                     return
                 writer.write(b"+OK\r\n" * asked.count(b"*"))
             writer.write(said)
             await writer.drain()
-            writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
