@@ -8,6 +8,7 @@ from reporting import number
 
 OURS = "lock_interceptor"
 TRIP = "hand_over|one round trip|SET NX PX|floor"
+TRIP_AFTER_SILENCE = "hand_over|one round trip|SET NX PX after 5 ms of silence|floor"
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,15 @@ def _store(results: Results) -> list[Verdict]:
 
 def _hand_over(results: Results) -> list[Verdict]:
     case = "hand_over|p50 of a hand-over|10 waiting, bodies of 5 ms"
-    ours, floor, trip = (value(results, path) for path in (f"{case}|{OURS}", f"{case}|floor", TRIP))
-    trips = None if ours is None or floor is None or not trip else (ours - floor) / trip
-    found = [_at_most("p50 of a hand-over within a worker, beyond the floor", trips, 3, " round trips")]
+    ours, floor = value(results, f"{case}|{OURS}"), value(results, f"{case}|floor")
+    found = []
+    for text, path in (
+        ("p50 of a hand-over within a worker, beyond the floor", TRIP),
+        ("the same, counted in round trips that come after 5 ms of silence, as it does", TRIP_AFTER_SILENCE),
+    ):
+        trip = value(results, path)
+        trips = None if ours is None or floor is None or not trip else (ours - floor) / trip
+        found.append(_at_most(text, trips, 3, " round trips"))
     p99 = [row.median for row in results.table("hand_over", "p99 of a hand-over") if row.who == OURS]
     found.append(
         _at_most("p99 of a hand-over within a worker, the worst case", max(p99, default=None), 50, " ms")

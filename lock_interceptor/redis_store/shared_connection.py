@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +145,8 @@ class _Line:
 
     def _fail(self, lost: asyncio.Future[Exception]) -> None:
         while self._unanswered:
-            _settle(self._unanswered.popleft().answer, lost.result())
+            # one for each, since whoever raises an error adds to it
+            _settle(self._unanswered.popleft().answer, copy(lost.result()))
 
 
 def _settle(answer: asyncio.Future[Any], said: Any) -> None:

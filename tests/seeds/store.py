@@ -84,7 +84,7 @@ IN_STORE: tuple[Bug, ...] = (
     bug(
         "who waits for an answer on a lost connection waits for ever",
         _SHARED,
-        "            _settle(self._unanswered.popleft().answer, lost.result())\n",
+        "            _settle(self._unanswered.popleft().answer, copy(lost.result()))\n",
         "            self._unanswered.popleft()\n",
         "test_shared_connection.py::test_a_connection_that_is_cut",
     ),
