@@ -16,8 +16,8 @@ from lock_interceptor.dev import RedisServer
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.store import Claim, Granted, Waiting
 
-SOON = 10.0
-"""Seconds that a loaded machine may take for what takes milliseconds; polls are much further apart here."""
+SOON = 6.0
+"""Seconds that a loaded machine may take for what takes milliseconds; polls come after 8 and more."""
 NEVER = 600.0
 
 

@@ -14,7 +14,7 @@ IN_STORE: tuple[Bug, ...] = (
         _CONNECTION,
         '"retry": Retry(NoBackoff(), 0),',
         '"retry": Retry(NoBackoff(), 3),',
-        "test_client_rules.py::test_no_request_is_sent_twice[alone]",
+        "test_client_rules.py::test_no_request_is_sent_twice[behind Sentinel]",
     ),
     bug(
         "the Sentinels are asked with redis-py's own retries",
