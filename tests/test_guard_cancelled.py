@@ -68,3 +68,18 @@ async def test_cancelled_while_giving_back(guard: Guard, store: FlakyStore) -> N
     assert await run == "done"
     assert store.calls["release"] == 4
     assert not (await store.inspect(LOCK)).holders
+
+
+async def test_cancelled_while_the_store_says_nothing(guard: Guard, store: FlakyStore) -> None:
+    """A request that is cut off is made again, and the end of the body still counts."""
+    store.hung["release"] = 1
+
+    async def body(leases: tuple[Lease, ...], loss: Loss) -> str:
+        return "done"
+
+    run = asyncio.create_task(guard.run([WANT], Patient(), body))
+    await until(lambda: store.calls["release"], "a release that is not answered")
+    run.cancel()
+    assert await run == "done"
+    assert store.calls["release"] == 2
+    assert not (await store.inspect(LOCK)).holders

@@ -214,7 +214,7 @@ IN_WORKER: tuple[Bug, ...] = (
         "            again = asyncio.wrap_future(self._leave_to_thread(",
         "            if isinstance(error, asyncio.CancelledError):\n                raise\n"
         "            again = asyncio.wrap_future(self._leave_to_thread(",
-        "test_guard_cancelled.py::test_cancelled_while_giving_back",
+        "test_guard_cancelled.py::test_cancelled_while_the_store_says_nothing",
     ),
     bug(
         "a release that gets no answer is not repeated",
