@@ -97,8 +97,11 @@ class Claim:
 class Queueing:
     """How a claim that is not granted at once stands in line."""
 
-    presence: timedelta
-    """The waiter counts as present for this long; it has to ask again before then."""
+    presence: timedelta | None
+    """The waiter counts as present for this long; it has to ask again before then.
+
+    None: it stands in line parked and is not granted the lock, since it could not make use of it now.
+    """
     keep: timedelta
     """Its place is kept for this long, present or not."""
 
@@ -132,6 +135,8 @@ class Waiting:
     """After a failover or restart nothing is granted for so long, since a grant may have been forgotten."""
     holders: tuple[HolderState, ...] = ()
     """The three that have held it longest."""
+    ticket: int = 0
+    """What the line is sorted by, lower first; 0 if the claim does not stand in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +194,9 @@ class LockStore(Protocol):
 
         A claim that holds the lock gets the same token and slot again, and a new lease from now. The
         ticket of a waiter is kept from its first call until it is granted, leaves, or `queueing.keep` is
-        over. Without `queueing` nothing is queued, and nobody in line is overtaken.
+        over. Without `queueing` nothing is queued, and nobody in line is overtaken. With a `queueing`
+        without presence the claim stands in line parked and is not granted the lock; one that holds it, which
+        an answer that got lost may hide, is told so.
         """
         ...
 

@@ -78,7 +78,7 @@ class RedisLockStore:
             claim.limit,
             _ms(lease),
             min(max(claim.priority, 1), 9),
-            _ms(queueing.presence) if queueing else 0,
+            _presence_ms(queueing),
             _ms(queueing.keep) if queueing else 0,
             _ms(claim.usual_lease),
             encode_party(claim.party),
@@ -93,7 +93,7 @@ class RedisLockStore:
             if reply.replicas.short:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
-        _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
+        _, rank, ahead, held, mean, expiry, grace, now, holders, ticket, _ = answer
         wakeups.told(channel, claim.waiter, rank + 1, calls)
         return Waiting(
             place=rank + 1,
@@ -103,6 +103,7 @@ class RedisLockStore:
             next_expiry=duration(expiry),
             settling=duration(grace or -1),
             holders=tuple(decode_holder(holder, now) for holder in holders),
+            ticket=ticket,
         )
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
@@ -215,6 +216,12 @@ class _Loop:
         self.connections = Connections(settings)
         self.wakeups = Wakeups(self.connections, address(settings))
         self.looking_at_tls = False
+
+
+def _presence_ms(queueing: Queueing | None) -> int:
+    if queueing is None:
+        return 0
+    return -1 if queueing.presence is None else _ms(queueing.presence)
 
 
 def _ms(time: timedelta) -> int:

@@ -72,7 +72,7 @@ class Lock:
         self.last_ticket = max(self.last_ticket, arrival)
         return priority * 10**11 + arrival
 
-    def waiting(self, ticket: int, rank: int) -> Waiting:
+    def waiting(self, ticket: int, rank: int, *, stands: bool) -> Waiting:
         """What a claim with this ticket is told."""
         parked = sum(place.present_until is None and place.ticket < ticket for place in self.places.values())
         ends = min((holder.ends for holder in self.holders.values()), default=None)
@@ -84,4 +84,5 @@ class Lock:
             mean_hold=None if self.mean_hold is None else timedelta(milliseconds=self.mean_hold),
             next_expiry=None if ends is None else timedelta(milliseconds=ends - self.now),
             holders=tuple(holder.state(owner, self.now) for owner, holder in by_age[:3]),
+            ticket=ticket if stands else 0,
         )

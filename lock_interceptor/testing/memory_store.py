@@ -50,17 +50,19 @@ class InMemoryLockStore:
             ticket = place.ticket if place else min(max(claim.priority, 1), 9) * 10**11 + arrival
             rank = sum(other < ticket for other, _ in lock.present())
             free = claim.limit - len(lock.holders)
-            if free > rank:
+            parks = queueing is not None and queueing.presence is None
+            if free > rank and not parks:
                 used = ticket if place else 0
                 holder = self._grant(lock, claim, ends, used)
                 self._wake(claim.lock, free - 1)
                 return Granted(token=holder.token, slot=holder.slot, ticket=used)
             if queueing is not None:
                 lock.last_ticket = lock.last_ticket if place else arrival
-                present_until, kept_until = (lock.now + _ms(t) for t in (queueing.presence, queueing.keep))
+                present_until = None if queueing.presence is None else lock.now + _ms(queueing.presence)
+                kept_until = lock.now + _ms(queueing.keep)
                 lock.places[claim.waiter] = Place(ticket, kept_until, present_until, claim.party)
             self._wake(claim.lock, free)
-            return lock.waiting(ticket, rank)
+            return lock.waiting(ticket, rank, stands=queueing is not None)
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""

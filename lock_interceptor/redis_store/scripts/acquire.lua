@@ -4,11 +4,12 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  owner, single-use       ARGV[2]  waiter         ARGV[3]  limit
 -- ARGV[4]  lease, ms               ARGV[5]  priority, 1 (first) to 9
--- ARGV[6]  presence, ms; 0 = do not stand in line          ARGV[7]  keep the place for, ms
+-- ARGV[6]  presence, ms; 0 = do not stand in line, -1 = stand there parked, and get no grant
+-- ARGV[7]  keep the place for, ms
 -- ARGV[8]  usual lease, ms: this request may ask for less than others who may hold it
 -- ARGV[9]  who this is, for people
 -- Returns {1, token, slot, ticket used up or 0, replicas}                                    granted
---         {0, rank, ahead, held, mean, expiry, grace, now, holders, replicas}                not granted
+--         {0, rank, ahead, held, mean, expiry, grace, now, holders, ticket or 0, replicas}   not granted
 -- "Mean" is how long holders take, "expiry" when the next lease ends, each -1 if there is none; these,
 -- "grace" and "now" in ms.
 -- "Holders" are the three that have held it longest, each {owner, token, slot, expiry ms, who}.
@@ -60,7 +61,7 @@ local place = ticket or priority * 1e11 + arrival
 local rank = queue and count(1e11, place - 1) or 0
 local free = limit - held
 
-if grace == 0 and free > rank then
+if grace == 0 and free > rank and presence_ms >= 0 then
   -- the smallest slot that is not taken: the first m with fewer than m+1 slots at or below m
   local low, high = 0, held
   while low < high do
@@ -81,11 +82,15 @@ end
 
 local ends = range(str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local ahead = rank + count(1e13 + 1e11, 1e13 + place - 1)
-if presence_ms > 0 then
+if presence_ms ~= 0 then
   if ticket then drop_info(ticket + 2e13) end -- it may have come from an earlier attempt
-  if cold then redis.call('ZREM', key, 'c' .. waiter) end
-  put(place, 'q' .. waiter, -(now + presence_ms), 'p' .. waiter, -1e14 - (now + keep_ms), 'k' .. waiter,
-    place + 2e13, 'i' .. waiter .. '|' .. ARGV[9])
+  if presence_ms < 0 then
+    make_cold(waiter, place)
+  else
+    if cold then redis.call('ZREM', key, 'c' .. waiter) end
+    put(place, 'q' .. waiter, -(now + presence_ms), 'p' .. waiter)
+  end
+  put(-1e14 - (now + keep_ms), 'k' .. waiter, place + 2e13, 'i' .. waiter .. '|' .. ARGV[9])
   if not ticket then put(noted(arrival), '#q') end
 end
 if grace == 0 then wake(free) end
@@ -94,4 +99,5 @@ for _, member in ipairs(range(1e15, 3.999e15, 'LIMIT', 0, 3)) do
   holders[#holders + 1] = describe(string.sub(member, 2))
 end
 local left = ends and tonumber(ends) - now or -1
-return {0, rank, ahead, held, noted(mean) or -1, left, grace, now, holders, replicas}
+local stands = presence_ms ~= 0 and place or 0
+return {0, rank, ahead, held, noted(mean) or -1, left, grace, now, holders, stands, replicas}
