@@ -131,6 +131,10 @@ def _the_line(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
         return
     if step.granted and step.rank >= step.free:
         yield "S9", f"granted with {step.rank} present before it and {step.free} free"
+    if row.ask.get("presence") == 0:  # it could not make use of a grant now
+        if step.granted:
+            yield "S9", "granted to one that asked to be parked"
+        return
     settling = state.grace() or (state.settled is not None and state.now < state.settled)
     if not step.granted and step.rank < step.free and not settling:
         yield "L2", f"not granted with {step.rank} present before it and {step.free} free"
@@ -161,7 +165,10 @@ def _the_place(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
     if (waits or row.op == "park") and before is not None and after != before:
         yield "L4", f"the place was {before:.0f} and is {after}"
     present, kept = (step.changes.get(kind + waiter, (None, None))[1] for kind in "pk")
-    if waits and present != -(state.now + row.ask["presence"]):
+    parks = waits and row.ask["presence"] == 0
+    if parks and present is not None:
+        yield "L3", f"present until {present}, and asked to be parked"
+    if waits and not parks and present != -(state.now + row.ask["presence"]):
         yield "L3", f"present until {present}, asked for were {row.ask['presence']} ms"
     if waits and kept != -1e14 - (state.now + row.ask["keep"]):
         yield "L4", f"kept until {kept}, asked for were {row.ask['keep']} ms"
