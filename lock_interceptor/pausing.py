@@ -41,15 +41,17 @@ async def until_place(terms: Terms, lock: LockId, until: float) -> None:
     if body.take():
         return
     wake = asyncio.Event()
+
+    async def pause() -> None:
+        if clock() >= until:
+            raise LockNotAcquired(f"lock {lock}: {NO_PLACE}", AT_ONCE)
+        await sleep(wake, until, terms.attempt)
+
     seat = terms.room.enter(0.0, stays=True, body=body)
     try:
         with body.waiting(setting(wake)):
             async with terms.attempt.watch(wake.set):
-                body.want()
-                while not body.taken:
-                    if clock() >= until:
-                        raise LockNotAcquired(f"lock {lock}: {NO_PLACE}", AT_ONCE)
-                    await sleep(wake, until, terms.attempt)
+                await body.until_taken(pause)
     finally:
         if seat is not None:
             terms.room.leave(seat)

@@ -5,14 +5,11 @@ Knows neither the store nor Temporal.
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-
-from lock_interceptor.store import LockId
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 _mutex = threading.Lock()
 """One for all: a body takes all the places that it needs at once, or none."""
@@ -34,19 +31,19 @@ class Places:
     def next(self) -> BodyPlace | None:
         """Who gets the next place.
 
-        Urgent ones first, then in the order of arrival; those that wait for one lock in the order of its line.
+        Urgent ones first, then in the order of arrival; who waits for one lock, in the order of its line.
         For who has the mutex.
         """
         if self.taken >= self.size:
             return None
         without = [body for body in self.waiting if not body.taken]
-        present = defaultdict[LockId | None, list[int]](list)
+        present = defaultdict[object, list[int]](list)
         for body in without:
             if body.present:
                 bisect.insort(present[body.lock], body.ticket)
         first: dict[object, BodyPlace] = {}
         for body in without:
-            # those of its lock that are present and before it come first, and may want these places any moment
+            # those of its lock that are present and before it may want these places any moment
             before = 0 if body.present else bisect.bisect_left(present.get(body.lock, ()), body.ticket)
             if body.wants and body.free > before:
                 line = body if body.lock is None else body.lock
@@ -76,7 +73,7 @@ class BodyPlace:
         """It has its place."""
         self.wants = False
         """It waits for its place."""
-        self.lock: LockId | None = None
+        self.lock: object = None
         """For which lock it stands in line; None if for none."""
         self.ticket = 0
         """Its place in that line, lower first."""
@@ -111,10 +108,11 @@ class BodyPlace:
             for need in self._needs:
                 need.running += 1
             # those that waited for others to have asked have to know
-            called = [body for need in self._needs for body in need.waiting if body.wants] if self.full else []
+            wanting = (body for need in self._needs for body in need.waiting if body.wants)
+            called = list(wanting) if self.full else []
         _tell(called)
 
-    def stand(self, lock: LockId, ticket: int, *, present: bool) -> None:
+    def stand(self, lock: object, ticket: int, *, present: bool) -> None:
         """Note where it stands in line, as it was told just now."""
         with _mutex:
             self.lock, self.ticket, self.present = lock, ticket, present
@@ -156,8 +154,15 @@ class BodyPlace:
             if not self._needs:
                 self.take_now()
             called = _hand_on(self._needs) if self.wants else []
-        _tell(called)
-        return self.taken
+            taken = self.taken
+        _tell(body for body in called if body is not self)
+        return taken
+
+    async def until_taken(self, pause: Callable[[], Awaitable[object]], *, or_full: bool = False) -> None:
+        """Want the place until it is taken, or bodies have all if `or_full`; `pause` waits for a call."""
+        self.want()
+        while not self.taken and not (or_full and self.full):
+            await pause()
 
     def take_now(self) -> None:
         """For who has the mutex, and knows that there is one."""

@@ -6,9 +6,11 @@ Knows the store, and neither Redis nor Temporal.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -50,7 +52,7 @@ class LockRequest:
         self._asked = False
         # it stands in line, and holds nothing
         self._in_line = False
-        # so that it may be granted the lock; otherwise it is parked there, for want of a place for its body
+        # it may be granted the lock there; otherwise it is parked, for want of a place for its body
         self._present = False
         self._was_sent_away = False
         # a request was not answered, and may yet be executed
@@ -140,47 +142,35 @@ class LockRequest:
         return [self._terms.keeper.release(hold)]
 
     async def _wait_on(self, seat: Seat, state: Waiting) -> None:
-        """Wait in the worker, asking whenever it may pay, and only with a place for the body."""
+        """Wait in the worker, asking whenever it may pay, and for the lock only with a place for the body."""
         waiting: Waiting | None = state
+        body, limit, budget = self._terms.body, self._claim.limit, self._terms.budget
         async with self._terms.store.wakeups(self._claim) as wake, self._terms.attempt.watch(wake.set):
             seat.on_eviction = call = setting(wake)
-            with self._terms.body.waiting(call):
+            with body.waiting(call):
                 while waiting is not None:
+                    pause = partial(self._sleep, wake, seat, waiting)
                     if self._present:
-                        jitter = random.random()  # noqa: S311 - spreads load, hides nothing
-                        poll = clock() + policy.next_poll(waiting, self._interval, jitter)
-                        await self._sleep(wake, seat, waiting, until=poll)
-                    await self._until_place(wake, seat, waiting)
+                        await pause(policy.next_poll(waiting, self._interval, random.random()))  # noqa: S311
+                    # others that ask are done in milliseconds; while bodies have all places, it asks to be
+                    # parked, so that it is not in the way of waiters in other workers
+                    await body.until_taken(pause, or_full=self._present)
                     waiting = await self.ask()
                     if waiting is not None:
-                        self._terms.room.tell(
-                            seat, policy.turn(waiting, self._claim.limit), guessed=waiting.mean_hold is None
-                        )
-                        if self._renews_budget(waiting):
+                        turn, left = policy.turn(waiting, limit), self._hot_until - clock()
+                        self._terms.room.tell(seat, turn, guessed=waiting.mean_hold is None)
+                        if not self._stays and policy.renews_budget(waiting, limit, budget, left):
                             raise self._not_acquired(waiting, policy.AT_ONCE)
 
-    async def _until_place(self, wake: asyncio.Event, seat: Seat, state: Waiting) -> None:
-        """Wait for a place for the body.
-
-        While others only ask, that takes milliseconds. While bodies have all places it may take long, and
-        this one must not be in the way of waiters elsewhere: to ask without a place parks it.
-        """
-        body = self._terms.body
-        body.want()
-        while not body.taken and not (self._present and body.full):
-            await self._sleep(wake, seat, state, until=self._hot_until)
-
-    async def _sleep(self, wake: asyncio.Event, seat: Seat, state: Waiting, *, until: float) -> None:
-        """Until a call, that time, or the end of what this attempt may wait here."""
-        await sleep(wake, min(until, self._hot_until), self._terms.attempt)
+    async def _sleep(
+        self, wake: asyncio.Event, seat: Seat, state: Waiting, seconds: float = math.inf
+    ) -> None:
+        """Until a call, for so long at most, or until the end of what this attempt may wait here."""
+        await sleep(wake, min(clock() + seconds, self._hot_until), self._terms.attempt)
         if seat.evicted:
             raise self._sent_away(state)
         if clock() >= self._hot_until:
             raise self._not_acquired(state, policy.AT_ONCE)
-
-    def _renews_budget(self, state: Waiting) -> bool:
-        left = self._hot_until - clock()
-        return not self._stays and policy.renews_budget(state, self._claim.limit, self._terms.budget, left)
 
     async def _ask_once(self) -> Waiting | None:
         """One request to the store. None when granted."""
@@ -203,7 +193,8 @@ class LockRequest:
             raise
         if isinstance(answer, Waiting):
             body.stand(claim.lock, answer.ticket, present=has_place)
-            body.give_back(denied=True)
+            if has_place:  # one that it got meanwhile is for asking again
+                body.give_back(denied=True)
             self._present = has_place
             if want.fail_fast:
                 self._asked = False
@@ -251,14 +242,9 @@ class LockRequest:
     def _sent_away(self, state: Waiting) -> LockNotAcquired:
         """The error to yield with where there is no seat to wait in."""
         self._was_sent_away = True
-        terms = self._terms
-        delay = policy.retry_delay(
-            state,
-            self._claim.limit,
-            terms.budget,
-            waited=terms.attempt.waited,
-            until_deadline=terms.until_deadline,
-        )
+        budget, waited, left = self._terms.budget, self._terms.attempt.waited, self._terms.until_deadline
+        limit = self._claim.limit
+        delay = policy.retry_delay(state, limit, budget, waited=waited, until_deadline=left)
         return self._not_acquired(state, delay)
 
     def _not_acquired(self, state: Waiting, delay: timedelta) -> LockNotAcquired:

@@ -168,7 +168,11 @@ def _refused(request: Request, before: Records) -> Iterator[str]:
         yield f"S2: settling {settling} where {grace} ms of grace were due"
     if request.claim.owner in before.holders:
         yield "S5: it held the lock, and has to wait"
-    if not grace and not request.parks and _first(request, before) < request.claim.limit - len(before.holders):
+    if (
+        not grace
+        and not request.parks
+        and _first(request, before) < request.claim.limit - len(before.holders)
+    ):
         yield f"L2: {_first(request, before)} were before it, {len(before.holders)} held, and it has to wait"
 
 

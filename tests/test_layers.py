@@ -13,13 +13,14 @@ ROOT = Path(lock_interceptor.__file__).parent
 PACKAGE = "lock_interceptor"
 
 FLOORS = (
-    ("errors",),
+    ("errors", "places"),
     ("spec", "lease", "room", "metrics", "tracing"),
     ("marker", "settings", "store"),
     ("redis_store", "waiting", "hold"),
     ("renewing",),
     ("keeper",),
     ("terms",),
+    ("pausing",),
     ("request",),
     ("acquisition",),
     ("guard",),
