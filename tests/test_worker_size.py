@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from placed_bodies import ASYNC, begun, call, until_begun
+from placed_bodies import ASYNC, call, until_begun
 from stage import Stage, until
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, Interceptor, Worker
@@ -57,11 +57,11 @@ async def _in_main(worker: Worker) -> None:
 
 async def fill(stage: Stage, queue: str, count: int) -> list[Any]:
     """Start so many that wait for the lock, and wait until each has been told so once."""
+    before = (await stage.state()).waiting
     handles = [await call(stage, queue, "locked", f"{queue}{number}") for number in range(count)]
-    line = (await stage.state()).waiting
 
     async def all_in_line() -> bool:
-        return (await stage.state()).waiting >= line + count - len(begun(stage))
+        return (await stage.state()).waiting == before + count
 
     await until(all_in_line, "all in line", 30)
     return handles
