@@ -77,7 +77,11 @@ def test_urgent_ones_then_by_arrival(waiting: ExitStack) -> None:
     """A place goes to one that cannot go on elsewhere, then to who came first, and to one for each place."""
     places = Places(1)
     holder = running(places)
-    first, second, urgent = Waiter(waiting, places), Waiter(waiting, places), Waiter(waiting, places, urgent=True)
+    first, second, urgent = (
+        Waiter(waiting, places),
+        Waiter(waiting, places),
+        Waiter(waiting, places, urgent=True),
+    )
     assert not any(each.body.want() for each in (first, second, urgent))
     for expected in (urgent, first, second):
         holder.give_back()
@@ -163,7 +167,7 @@ def test_safe_to_use_from_several_threads() -> None:
     at_once, most, mutex = [0], [0], threading.Lock()
 
     def work(seed: int) -> None:
-        chance = random.Random(seed)
+        chance = random.Random(seed)  # noqa: S311 - no secret
         for ticket in range(100):
             body = BodyPlace(*(worker, threads)[: 1 + seed % 2])
             called = threading.Event()

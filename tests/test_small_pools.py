@@ -34,7 +34,7 @@ def small_pool(kinds: dict[str, Kind], of: str, size: int = 1) -> Iterator[Kind]
 async def test_no_lock_is_held_before_its_body_can_begin(
     stage: Stage, kinds: dict[str, Kind], way: str, of: str
 ) -> None:
-    """While its pool is busy a waiter does not hold its lock, heartbeats, and runs once when there is room."""
+    """While its pool is busy a waiter holds no lock, heartbeats, and runs once when there is room."""
     narrow, wide = stage.task_queue, f"wide-{stage.task_queue}"
     with small_pool(kinds, of) as kind:
         async with (
@@ -98,7 +98,9 @@ async def test_workers_that_share_a_pool(stage: Stage, kinds: dict[str, Kind]) -
 
 async def test_given_twice_counts_once(stage: Stage, kinds: dict[str, Kind]) -> None:
     """With an interceptor in the client and another one in the worker a body needs one thread."""
-    client = await Client.connect(stage.temporal.address, interceptors=[outer := LockInterceptor(stage.settings)])
+    client = await Client.connect(
+        stage.temporal.address, interceptors=[outer := LockInterceptor(stage.settings)]
+    )
     inner = LockInterceptor(stage.settings)
     with small_pool(kinds, "thread") as kind:
         async with Worker(
@@ -157,7 +159,7 @@ async def test_the_sdk_warns_of_a_small_pool(
 async def test_a_cancelled_activity_goes_as_it_does_without_locks(
     stage: Stage, kinds: dict[str, Kind]
 ) -> None:
-    """A sync activity that is cancelled before it has a thread runs when there is one, and sees the cancel."""
+    """A sync activity that is cancelled before it has a thread runs when there is one, as without locks."""
     queue = stage.task_queue
     with small_pool(kinds, "thread") as kind:
         async with a_worker(stage, "interceptor", queue, kind=kind, max_concurrent_activities=4):
