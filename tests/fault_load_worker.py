@@ -26,13 +26,14 @@ from patience import Patient
 from redis_tools import until_answered
 
 from lock_interceptor import LockError, LockLost, LockNotAcquired, LockSettings, LockStoreUnavailable
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Claim, LockId
 from lock_interceptor.terms import Want, new_owner
+from lock_interceptor.watchdog import Watchdog
 
 STEP = 0.01
 """Seconds between two looks of a threaded body at its lease."""
@@ -146,7 +147,7 @@ class _Worker:
             self.guard.run(
                 [Want(claim=claim, lease=self.settings.lease)],
                 Patient(),
-                lambda leases, loss: self.body(lock, leases[0], loss, threaded=threaded),
+                lambda leases, watchdog: self.body(lock, leases[0], watchdog, threaded=threaded),
             ),
             name=_name(),
         )
@@ -169,7 +170,7 @@ class _Worker:
             return not isinstance(error, PASSING)
         return True
 
-    async def body(self, lock: LoadLock, lease: Lease, loss: Loss, *, threaded: bool) -> None:
+    async def body(self, lock: LoadLock, lease: Lease, watchdog: Watchdog, *, threaded: bool) -> None:
         """Write, work and write under a lease, as activities of both kinds do."""
         await self.write(lock, lease)
         self.note(lock.name, "began")
@@ -178,17 +179,17 @@ class _Worker:
             if threaded:
                 await asyncio.get_running_loop().run_in_executor(self.threads, self.in_thread, lease, end)
             else:
-                await self.stoppable(lease, loss, end)
+                await self.stoppable(lease, watchdog, end)
         finally:
             self.note(lock.name, "ended")
         await self.write(lock, lease)
 
-    async def stoppable(self, lease: Lease, loss: Loss, end: float) -> None:
+    async def stoppable(self, lease: Lease, watchdog: Watchdog, end: float) -> None:
         """Work in a coroutine, cancelled when the lease is lost."""
         work = asyncio.ensure_future(self.in_coroutine(end))
-        loss.react(work.cancel)
         try:
-            await work
+            with watchdog.interrupting(work.cancel):
+                await work
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task and not task.cancelling():

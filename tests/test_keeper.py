@@ -68,9 +68,11 @@ async def test_renews(store: FlakyStore, keeper: LeaseKeeper) -> None:
 
 async def test_a_short_lease_after_long_ones(store: FlakyStore, keeper: LeaseKeeper) -> None:
     """A new lease is looked at in time, however long those may wait that came before it."""
+    long = []
     for _ in range(3):
         lease = Lease("long", 1, 0, expires=clock() + 600, deadline=clock() + 3600)
-        keeper.keep(Hold(new_claim(), lease, 600.0, lambda: None))
+        long.append(Hold(new_claim(), lease, 600.0, lambda: None))
+        keeper.keep(long[-1])
     lost: list[Hold] = []
     for _ in range(3):
         hold = await grant(store, lost)
@@ -82,6 +84,8 @@ async def test_a_short_lease_after_long_ones(store: FlakyStore, keeper: LeaseKee
         assert not hold.lease.lost
         assert await answered(keeper.release(hold)) is True
     assert not lost
+    for hold in long:
+        await answered(keeper.release(hold))
 
 
 async def test_what_is_given_back_is_not_renewed(store: FlakyStore, keeper: LeaseKeeper) -> None:

@@ -13,11 +13,13 @@ ROOT = Path(lock_interceptor.__file__).parent
 PACKAGE = "lock_interceptor"
 
 FLOORS = (
-    ("errors",),
+    ("errors", "harmless"),
     ("spec", "lease", "room", "metrics", "tracing"),
     ("marker", "settings", "store"),
-    ("redis_store", "waiting", "hold"),
+    ("telemetry",),
+    ("redis_store", "waiting", "hold", "loop_thread"),
     ("renewing",),
+    ("watchdog",),
     ("keeper",),
     ("terms",),
     ("request",),

@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import partial
 from weakref import WeakKeyDictionary
 
-import structlog
 from redis.exceptions import NoScriptError
 
 from lock_interceptor import metrics
@@ -39,7 +38,6 @@ from lock_interceptor.store import (
 
 CHECK_LEASE = timedelta(seconds=2)
 _marks = itertools.count()
-log = structlog.get_logger("lock_interceptor")
 
 
 class RedisLockStore:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
 
-import structlog
-
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError
 from lock_interceptor.redis_store.connection import Connections
 from lock_interceptor.redis_store.errors import translated
@@ -27,8 +26,6 @@ ANSWER = 1.0
 MAX_BACKOFF = 1.0
 REFUSED_BACKOFF = 30.0
 """Seconds before a server that refuses us for good is asked again: polling goes on meanwhile."""
-
-log = structlog.get_logger("lock_interceptor")
 
 
 @dataclass(slots=True)
@@ -177,13 +174,13 @@ class Wakeups:
                 if isinstance(error, LockConfigurationError):
                     delay = REFUSED_BACKOFF
                     self._warn(error)
-                log.debug("lock.wakeups_interrupted", error=str(error))
+                telemetry.wakeups_interrupted(error)
                 await asyncio.sleep(delay)
 
     def _warn(self, error: LockConfigurationError) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("lock.wakeups_refused", error=str(error), effect="waiters find out by polling only")
+            telemetry.wakeups_refused(error)
 
     def _hear(self, messages: Sequence[Any]) -> None:
         self._heard += 1

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-import structlog
 import temporalio.client
 from temporalio import activity
 from temporalio.worker import (
@@ -20,8 +19,9 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockError, LockStoreUnavailable
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
 from lock_interceptor.marker import read_specs
@@ -32,6 +32,7 @@ from lock_interceptor.spec import LockSpec, check_name, resolve_key
 from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
 from lock_interceptor.terms import Want, new_owner
 from lock_interceptor.waiting import AT_ONCE
+from lock_interceptor.watchdog import Watchdog
 from lock_interceptor.worker.attempt import ActivityAttempt
 from lock_interceptor.worker.bodies import (
     LossRaisingOutbound,
@@ -47,8 +48,6 @@ from lock_interceptor.worker.workflow_check import (
     check_workflows,
     configuration_under_construction,
 )
-
-log = structlog.get_logger("lock_interceptor")
 
 _guarded: ContextVar[bytes] = ContextVar("lock_interceptor.guarded", default=b"")
 """Task token of the attempt that a `LockInterceptor` further out guards already.
@@ -107,10 +106,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
     def _announce(self) -> None:
         """Say it loudly if there are no locks: an interceptor is made for a worker, so once for each."""
         if self.settings.disabled:
-            log.warning(
-                "lock.disabled",
-                remedy="unset IS_LOCKING_DISABLED: activities with @needs_lock run WITHOUT their locks",
-            )
+            telemetry.disabled()
 
     async def check(self) -> None:
         """Ask the store whether it would serve us, so that a mistake is found before the first activity.
@@ -177,9 +173,9 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         attempt = ActivityAttempt(outbound, interrupted=kind_of(input) == "async")
         wants = self._wants(specs, attempt, tuple(input.args))
 
-        async def body(leases: tuple[Lease, ...], loss: Loss) -> Any:
+        async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> Any:
             outbound.leases = leases if kind_of(input) != "process" else ()
-            return await run_body(next, input, leases, loss)
+            return await run_body(next, input, leases, watchdog, attempt)
 
         return await self._guard.run(wants, attempt, body)
 
@@ -256,5 +252,5 @@ def _unlocked(spec: LockSpec, kind: str, args: tuple[Any, ...]) -> tuple[str, st
 
 def _fail(error: LockError) -> NoReturn:
     if isinstance(error, LockConfigurationError):
-        log.error("lock.misconfigured", activity=activity.info().activity_type, error=str(error))
+        telemetry.misconfigured(activity.info().activity_type, error)
     raise to_application_error(error) from error.__cause__

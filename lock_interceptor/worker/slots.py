@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from typing import Literal
 
-import structlog
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
@@ -20,9 +19,8 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
+from lock_interceptor import telemetry
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
-
-log = structlog.get_logger("lock_interceptor")
 
 MAX_WAITERS_BESIDE = 1000
 """How many wait in a worker that has permits for them."""
@@ -40,11 +38,7 @@ def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> Waiti
     """
     if config.get("tuner") is not None:
         room = WaitingRoom(max_waiters or MAX_WAITERS)
-        log.info(
-            "lock.own_tuner",
-            waiters=room.size,
-            remedy="waiting activities occupy permits of your tuner: allow for them, or leave the tuner out",
-        )
+        telemetry.own_tuner(room.size)
         return room
     room = WaitingRoom(max_waiters or MAX_WAITERS_BESIDE)
     if config.get("activities"):
