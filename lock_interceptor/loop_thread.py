@@ -28,6 +28,7 @@ class LoopThread:
         self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
         self.loop = self._runner.get_loop()
         self._ending = False
+        self._started_from = threading.get_native_id()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -49,8 +50,7 @@ class LoopThread:
                 raise
         except Exception as error:
             raise NoThreadError(str(error)) from error
-        if self._thread.native_id == threading.get_native_id():
-            self.loop.call_soon_threadsafe(self.end)
+        if self._thread.native_id == self._started_from:
             raise _no_native_threads("a library")
         return self
 
@@ -75,13 +75,17 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            while not self._ending:
-                # an exit or an interrupt that one callback raises must not end the work of all others
+            while not self._ending and threading.get_native_id() != self._started_from:
                 try:
                     self.loop.run_forever()
+                except Exception:
+                    raise  # the loop itself is broken
                 except BaseException as error:
+                    # an exit or an interrupt that one callback raises must not end the work of all others
                     telemetry.renewing_failed(error)
             self._runner.close()
+        except Exception as error:
+            telemetry.renewing_failed(error)
         finally:
             self._ended.set_result(None)
 
@@ -102,6 +106,5 @@ def refuse_green_threads() -> None:
 def _no_native_threads(who: str) -> LockConfigurationError:
     return LockConfigurationError(
         f"{who} has replaced the threads of this process by green ones, so no lock could be renewed while "
-        "its event loop is busy. Leave threads as they are (thread=False for gevent and eventlet), or run "
-        "locked activities in a worker process without it"
+        "its event loop is busy. Run activities with @needs_lock in a worker process of their own, without it"
     )

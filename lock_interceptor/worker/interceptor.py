@@ -24,6 +24,7 @@ from lock_interceptor.errors import LockConfigurationError, LockError, LockStore
 from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.loop_thread import refuse_green_threads
 from lock_interceptor.marker import read_specs
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
@@ -75,9 +76,12 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
             store: where the locks are kept, by default a `RedisLockStore` with these settings.
 
         Raises:
-            LockConfigurationError: the environment holds invalid settings.
+            LockConfigurationError: the environment holds invalid settings, or a library such as gevent has
+                replaced the threads of this process, without which no lock can be renewed.
         """
         self.settings = settings or LockSettings()
+        if not self.settings.disabled:
+            refuse_green_threads()
         self.store: LockStore = RedisLockStore(self.settings) if store is None else store
         self._keeper = LeaseKeeper(self.store)
         self._meters = Meters()
