@@ -129,7 +129,7 @@ class _Worker:
             while not done:
                 claim = Claim(
                     lock=LockId(self.settings.application_name, lock.name),
-                    owner=new_owner(),
+                    owner=new_owner(waiter),
                     waiter=waiter,
                     limit=lock.limit,
                 )

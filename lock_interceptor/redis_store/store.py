@@ -81,6 +81,7 @@ class RedisLockStore:
             _ms(queueing.keep) if queueing else 0,
             _ms(claim.usual_lease),
             encode_party(claim.party),
+            claim.party.attempt,
             kind="grant",
         )
         answer = reply.answer
@@ -92,7 +93,7 @@ class RedisLockStore:
             if reply.replicas.short:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
-        _, rank, ahead, held, mean, expiry, grace, now, holders, _ = answer
+        _, rank, ahead, held, mean, expiry, grace, now, holders, own, own_expiry, _ = answer
         wakeups.told(channel, claim.waiter, rank + 1, calls)
         return Waiting(
             place=rank + 1,
@@ -102,6 +103,8 @@ class RedisLockStore:
             next_expiry=duration(expiry),
             settling=duration(grace or -1),
             holders=tuple(decode_holder(holder, now) for holder in holders),
+            own=own,
+            own_expiry=duration(own_expiry),
         )
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
@@ -121,13 +124,23 @@ class RedisLockStore:
         shared = here.connections.shared  # on others the next one might ask before the release is there
         if shared is not None and here.wakeups.call_next(self._channel(claim.lock)):
             shared.gather()
-        reply = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
+        who = (claim.owner, claim.waiter, claim.limit)
+        reply = await self._run("release", claim.lock, *who, claim.party.attempt)
         return bool(reply.answer)
 
     async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
         """See `LockStore.park`."""
-        who = encode_party(claim.party)
-        await self._run("park", claim.lock, claim.owner, claim.waiter, claim.limit, ticket, _ms(keep), who)
+        await self._run(
+            "park",
+            claim.lock,
+            claim.owner,
+            claim.waiter,
+            claim.limit,
+            ticket,
+            _ms(keep),
+            encode_party(claim.party),
+            claim.party.attempt,
+        )
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
