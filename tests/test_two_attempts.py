@@ -95,7 +95,7 @@ async def test_who_came_later_overtakes_no_attempt(bench: Bench, numbers: tuple[
 async def test_a_grant_to_the_stalled_one_costs_no_place(
     bench: Bench, asks: str, gives_back: str, numbers: tuple[int, int]
 ) -> None:
-    """What the earlier one was granted and gives back is for the later one, who is called, and nobody else."""
+    """What the earlier one was granted and gives back is for the later one, who is called, nobody else."""
     (earlier, later), holder = attempts(bench, numbers), bench.claim("holder")
     behind, last = bench.claim("behind"), bench.claim("last")
     await bench.hold(holder)
