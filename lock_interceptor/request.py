@@ -14,7 +14,8 @@ from typing import Any
 
 from lock_interceptor import telemetry
 from lock_interceptor import waiting as policy
-from lock_interceptor.errors import LockBusy, LockNotAcquired, LockStoreUnavailable
+from lock_interceptor.conflict import refusal
+from lock_interceptor.errors import LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.hold import Hold, margin
 from lock_interceptor.lease import Lease, clock
 from lock_interceptor.room import Seat
@@ -54,7 +55,7 @@ class LockRequest:
         """Wait in line until the lock is granted.
 
         Raises:
-            LockBusy: it is not free, and the activity does not want to wait.
+            LockBusy: somebody else holds it, and the activity does not want to wait.
             LockNotAcquired: the attempt has waited as long as it may, or had better come back later.
             LockStoreUnavailable: the store has not answered for as long.
             BaseException: whatever `Attempt.check` raises.
@@ -105,7 +106,7 @@ class LockRequest:
         hold, self.hold = self.hold, None
         if hold is None:
             return []
-        self._claim, self._echo_possible = replace(self._claim, owner=new_owner()), False
+        self._claim, self._echo_possible = replace(self._claim, owner=new_owner(self._claim.waiter)), False
         return [self._terms.keeper.step_back(hold, self._queueing.keep)]
 
     def abandon(self, *, keep_place: bool, at_once: bool) -> list[asyncio.Task[Any]]:
@@ -178,7 +179,7 @@ class LockRequest:
         if isinstance(answer, Waiting):
             if want.fail_fast:
                 self._asked = False
-                raise LockBusy(f"lock {claim.lock} is not free: {answer.held} of {claim.limit} held")
+                raise refusal(claim, answer, self._terms.until_deadline)
             self._in_line = True
             return answer
         hold = self._hold(answer, sent)

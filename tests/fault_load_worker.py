@@ -31,7 +31,7 @@ from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.room import WaitingRoom
-from lock_interceptor.store import Claim, LockId
+from lock_interceptor.store import Claim, LockId, Party
 from lock_interceptor.terms import Want, new_owner
 from lock_interceptor.watchdog import Watchdog
 
@@ -126,13 +126,15 @@ class _Worker:
         task.set_name(str(number))
         threaded = self.plan.careless or number // len(self.plan.locks) % 2 == 1
         while not self.stopping:
-            waiter, done = uuid4().hex, False
+            waiter, done, attempt = uuid4().hex, False, 0
             while not done:
+                attempt += 1
                 claim = Claim(
                     lock=LockId(self.settings.application_name, lock.name),
-                    owner=new_owner(),
+                    owner=new_owner(waiter),
                     waiter=waiter,
                     limit=lock.limit,
+                    party=Party(attempt=attempt),
                 )
                 done = await self.attempt(lock, claim, threaded=threaded)
                 if not done and self.stopping:  # another process would go on with this place, were it one

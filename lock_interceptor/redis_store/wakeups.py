@@ -18,6 +18,7 @@ from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError
 from lock_interceptor.redis_store.connection import Connections
 from lock_interceptor.redis_store.errors import translated
+from lock_interceptor.redis_store.time_limits import within
 from lock_interceptor.redis_store.wire import Wire, pack
 
 SILENCE = 15.0
@@ -135,7 +136,7 @@ class Wakeups:
             if not answer.done():
                 answer.set_result(messages[0])
 
-        async with asyncio.timeout(ANSWER * 3), self._connections.subscriber(hear) as wire:
+        async with within(ANSWER * 3), self._connections.subscriber(hear) as wire:
             wire.write(pack(("SUBSCRIBE", channel)))
             await asyncio.wait({answer, wire.lost}, return_when=asyncio.FIRST_COMPLETED)
             said = (answer if answer.done() else wire.lost).result()

@@ -196,10 +196,11 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
             )
             lock = LockId(self.settings.application_name, name, resolve_key(spec, kind, args))
             lease = spec.lease or self.settings.lease
+            waiter = waiter_id(*attempt.identity, lock=lock)
             claim = Claim(
                 lock=lock,
-                owner=new_owner(),
-                waiter=waiter_id(*attempt.identity, lock=lock),
+                owner=new_owner(waiter),
+                waiter=waiter,
                 limit=spec.max_locks,
                 priority=attempt.priority,
                 usual_lease=lease,

@@ -30,7 +30,7 @@ IN_WORKER: tuple[Bug, ...] = (
         "a request is repeated under another owner",
         _REQUEST,
         "        want, claim, sent = self.want, self._claim, clock()\n",
-        "        self._claim = replace(self._claim, owner=new_owner())\n"
+        "        self._claim = replace(self._claim, owner=new_owner(self._claim.waiter))\n"
         "        want, claim, sent = self.want, self._claim, clock()\n",
         f"{_TEST_GUARD}lost_answer",
     ),
@@ -248,8 +248,8 @@ IN_WORKER: tuple[Bug, ...] = (
     bug(
         "each attempt stands in line anew",
         _INTERCEPTOR,
-        "waiter=waiter_id(*attempt.identity, lock=lock)",
-        "waiter=new_owner()",
+        "waiter = waiter_id(*attempt.identity, lock=lock)",
+        "waiter = new_owner('')",
         "test_activity_waiting.py::test_worker_shut_down_while_waiting[async-at once]",
     ),
     bug(
