@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import history
@@ -31,11 +31,15 @@ from lock_interceptor.dev import RedisServer
 from lock_interceptor.store import Claim, Granted, LockId, LockStore
 from lock_interceptor.testing import LockedActivityEnvironment, quick_settings
 
+Result = TypeVar("Result")
+
 LEASE = 1.0
 SLACK = 3.0
 """Seconds that a busy machine may add to whatever takes time."""
 TOLD_WITHIN = 0.6
 """Seconds after the end of its lease within which a body has to be told; its own steps are in it."""
+CLOSES_WITHIN = 20.0
+"""Seconds: what does not come back by then hangs."""
 MANY = 1_000_000
 
 
@@ -119,8 +123,14 @@ class Scene:
         settings = quick_settings(
             **{"application_name": self.application, "redis_url": self.server.url} | changes
         )
-        async with Worker(self, wrap(RedisLockStore(settings)), settings) as worker:
+        worker = Worker(self, wrap(RedisLockStore(settings)), settings)
+        try:
             yield worker
+        except BaseException:
+            with contextlib.suppress(BaseException):  # what failed first says more
+                await asyncio.wait_for(worker.close(), CLOSES_WITHIN)
+            raise
+        await in_time(worker.close(), "a worker closes", CLOSES_WITHIN)
 
     @contextlib.asynccontextmanager
     async def somebody_else(self) -> AsyncIterator[None]:
@@ -176,6 +186,14 @@ class Scene:
         return found
 
 
+async def in_time(work: Awaitable[Result], what: str, seconds: float = CLOSES_WITHIN) -> Result:
+    """The result, within a bound that only what hangs exceeds."""
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds} s: {what}") from None
+
+
 @contextlib.contextmanager
 def scene(server: RedisServer, directory: Path, pool: Executor, row: str, **expected: Any) -> Iterator[Scene]:
     """A scene; at its end the history is judged, and a line of the matrix is shown."""
@@ -189,8 +207,7 @@ def judge(run: Run, row: str, **expected: Any) -> None:
 
     The second comes first: it says more plainly what went wrong.
     """
-    late = overruns(run)
-    assert not late, f"{row}: bodies that were not told in time: {'; '.join(late)}"
+    assert_told(run, row)
     expectations = Expectations(
         **{
             "poll": 0.1 * 1.2,
@@ -207,6 +224,12 @@ def judge(run: Run, row: str, **expected: Any) -> None:
         f"most at once {counts['most at once']} of {counts['limit']}, leases lost {counts['lost']}, "
         f"violations {len(report.violations)}"
     )
+
+
+def assert_told(run: Run, row: str) -> None:
+    """No body has worked on after its lease for longer than it takes to be told."""
+    late = overruns(run)
+    assert not late, f"{row}: bodies that were not told in time: {'; '.join(late)}"
 
 
 def overruns(run: Run) -> list[str]:

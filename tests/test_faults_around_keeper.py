@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 from process_bodies import KINDS
 from process_faults import ThreadOf, Unexpected, no_new_thread, thread_hangs, thread_raises
-from process_scene import LEASE, Scene, Worker, scene
+from process_scene import LEASE, Scene, assert_told, in_time, scene
 from stage import Kind
 
 from lock_interceptor.dev import RedisServer
 
 LONG = 2.5 * LEASE
 ALWAYS = 1_000_000
-# a thread that ends by an error is what these rows are about
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+# a thread that ends by an error is what these rows are about, and it closes nothing
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 Fault = Callable[[ThreadOf], contextlib.AbstractContextManager[object]]
 FAULTS: dict[str, Fault] = {
@@ -53,6 +56,7 @@ async def test_the_thread_that_renews(
                 await began_or_ended(place, body, "first")
                 behind = [each.do("async", 0.05, f"behind{n}") for n, each in enumerate((worker, other))]
                 outcomes = await in_time(asyncio.gather(body, *behind), f"{row}: its attempts end")
+                assert_told(place.run, row)
                 assert set(outcomes) <= TOLD, f"{row}: attempts ended as {outcomes}"
             await place.until_free(LEASE + 5)
             again = await in_time(worker.do(kind, LONG, "again"), f"{row}: the next body ends")
@@ -118,10 +122,3 @@ async def began_or_ended(place: Scene, body: "asyncio.Future[str]", who: str) ->
     with contextlib.suppress(asyncio.CancelledError):
         await began
 
-
-async def in_time(work: object, what: str, seconds: float = 20.0) -> object:
-    """The result, within a bound that only what hangs exceeds."""
-    try:
-        return await asyncio.wait_for(work, seconds)  # type: ignore[arg-type]
-    except TimeoutError:
-        raise AssertionError(f"not within {seconds} s: {what}") from None
