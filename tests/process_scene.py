@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -186,6 +186,16 @@ class Scene:
         return found
 
 
+async def either(body: "asyncio.Future[Any]", comes: Coroutine[Any, Any, object]) -> None:
+    """Wait until something comes, or an attempt ends without it."""
+    coming = asyncio.ensure_future(comes)
+    await asyncio.wait({coming, body}, return_when=asyncio.FIRST_COMPLETED)
+    if not coming.done():
+        coming.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await coming
+
+
 async def in_time(work: Awaitable[Result], what: str, seconds: float = CLOSES_WITHIN) -> Result:
     """The result, within a bound that only what hangs exceeds."""
     try:
@@ -242,5 +252,6 @@ def overruns(run: Run) -> list[str]:
         over = owner.bodies[-1][1] - belief.end
         if over > bound:
             lease = belief.end - belief.start
-            found.append(f"lease of {lease:.2f} s in all {belief.why}, its body worked on for {over:.2f} s")
+            text = f"held for {lease:.2f} s, then {belief.why}, and its body worked on for {over:.2f} s"
+            found.append(f"{owner.lock} was {text}")
     return found

@@ -6,18 +6,18 @@ fault is over everything is as before.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from process_bodies import KINDS
 from process_faults import ThreadOf, Unexpected, no_new_thread, thread_hangs, thread_raises
-from process_scene import LEASE, Scene, assert_told, in_time, scene
+from process_scene import LEASE, assert_told, either, in_time, scene
 from stage import Kind
 
 from lock_interceptor.dev import RedisServer
 
-LONG = 2.5 * LEASE
+LONG, RENEWED = 2 * LEASE, 1.5 * LEASE
 ALWAYS = 1_000_000
 # a thread that ends by an error is what these rows are about, and it closes nothing
 pytestmark = [
@@ -53,13 +53,13 @@ async def test_the_thread_that_renews(
         async with place.worker(wrap) as worker, place.worker() as other:
             with place.run.fault(row), FAULTS[fault](stores[0]):
                 body = asyncio.ensure_future(worker.do(kind, LONG, "first"))
-                await began_or_ended(place, body, "first")
+                await either(body, place.saw("first", "began"))
                 behind = [each.do("async", 0.05, f"behind{n}") for n, each in enumerate((worker, other))]
                 outcomes = await in_time(asyncio.gather(body, *behind), f"{row}: its attempts end")
                 assert_told(place.run, row)
                 assert set(outcomes) <= TOLD, f"{row}: attempts ended as {outcomes}"
             await place.until_free(LEASE + 5)
-            again = await in_time(worker.do(kind, LONG, "again"), f"{row}: the next body ends")
+            again = await in_time(worker.do(kind, RENEWED, "again"), f"{row}: the next body ends")
             assert again == "done", f"{row}: when it was over, the next body ended as {again}"
 
 
@@ -78,7 +78,7 @@ async def test_close_while_held(
                 follower = asyncio.ensure_future(other.do("async", 0.05, "next"))
                 assert await body == "done", f"{row}: its lease was not renewed any more"
                 assert await follower == "done"
-            assert await worker.do(kind, LONG, "again") == "done", f"{row}: the next body lost its lease"
+            assert await worker.do(kind, RENEWED, "again") == "done", f"{row}: the next body lost its lease"
 
 
 async def test_close_while_somebody_waits(
@@ -112,13 +112,3 @@ async def test_close_many_times(
                 await asyncio.sleep(LEASE / 2)
                 await in_time(worker.interceptor.close(), f"{row}: the last one returns")
                 assert await body == "done", f"{row}: its lease was not renewed any more"
-
-
-async def began_or_ended(place: Scene, body: "asyncio.Future[str]", who: str) -> None:
-    """Wait until a body has begun, or its attempt has failed before."""
-    began = asyncio.ensure_future(place.saw(who, "began"))
-    await asyncio.wait({began, body}, return_when=asyncio.FIRST_COMPLETED)
-    began.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await began
-

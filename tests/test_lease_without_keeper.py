@@ -12,7 +12,7 @@ from stage import Kind
 
 from lock_interceptor.dev import RedisServer
 
-LONG = 2.5
+LONG = 2.2
 """Leases for which a body would work if nobody told it."""
 
 
