@@ -71,6 +71,11 @@ class Work:
         while clock() < end:
             yield
 
+    def until_cued(self) -> Iterator[None]:
+        """Until the test leaves a cue."""
+        while not Path(self.scene, "go").exists():
+            yield
+
     def raise_if_lost(self) -> None:
         """Ask the leases."""
         for lock in self.locks:
@@ -185,19 +190,19 @@ def no_key(_: Work) -> int:
 
 
 @activity.defn
-@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type] - the mistake
+@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type]
 async def mistaken_async(work: Work) -> str:
     return await work_in_coroutine(work)
 
 
 @activity.defn
-@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type] - the mistake
+@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type]
 def mistaken_thread(work: Work) -> str:
     return work_in_thread(work)
 
 
 @activity.defn
-@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type] - the mistake
+@needs_lock(lock_name="lock", key=no_key)  # type: ignore[arg-type]
 def mistaken_process(work: Work) -> str:
     return work_in_process(work)
 

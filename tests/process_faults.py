@@ -45,7 +45,7 @@ class ThreadOf:
 @contextlib.contextmanager
 def no_new_thread(times: int) -> Iterator[list[str]]:
     """While entered, the thread that renews cannot be started, so many times; yields the failures."""
-    start, failed = threading.Thread.start, []
+    start, failed = threading.Thread.start, list[str]()
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name == KEEPER and len(failed) < times:
@@ -60,7 +60,7 @@ def no_new_thread(times: int) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def thread_raises(store: ThreadOf, error: type[BaseException]) -> Iterator[None]:
-    """While entered, each renewal raises this; `SystemExit` ends the loop of the thread, and so the thread."""
+    """While entered, each renewal raises this; `SystemExit` ends the loop, and so the thread."""
 
     def fail() -> None:
         raise error("in the thread that renews")

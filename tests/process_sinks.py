@@ -1,5 +1,7 @@
 """Watching that is broken: a log sink, a meter or a tracer that raises at one event."""
 
+# ruff: noqa: ARG002 - the signatures are those of the SDK
+
 import contextlib
 import io
 import itertools
@@ -47,7 +49,8 @@ class Broken:
         self.seen.append(event)
         if self.event in (event, "*"):
             self.raised += 1
-            raise next(self.errors)()
+            error = next(self.errors)()
+            raise error
 
     @property
     def reports(self) -> int:
@@ -103,7 +106,7 @@ class _Instrument(MetricCounter, MetricGauge, MetricHistogramTimedelta):
     def __init__(self, name: str, found: Broken) -> None:
         self._name, self._found, self._used = name, found, False
 
-    name = description = unit = ""  # type: ignore[assignment]
+    name = description = unit = ""
 
     def with_additional_attributes(self, additional_attributes: MetricAttributes) -> Any:
         return self

@@ -206,7 +206,7 @@ async def play(story: Story, row: str, place: Scene) -> None:
 @pytest.mark.parametrize(
     ("sink", "event", "story"), ROWS, ids=lambda value: getattr(value, "__name__", value)
 )
-async def test_a_sink_that_raises(
+async def test_a_sink_that_raises(  # noqa: PLR0917 - a row and its fixtures
     sink: str,
     event: str,
     story: Story,

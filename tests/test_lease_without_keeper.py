@@ -25,7 +25,7 @@ def no_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seconds", [1.0, 1.5], ids=["1 s", "1.5 s"])
 @pytest.mark.parametrize("stacked", [False, True], ids=["one", "stacked"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_no_body_runs_past_its_lease_untold(
+async def test_no_body_runs_past_its_lease_untold(  # noqa: PLR0917 - a row and its fixtures
     kind: str,
     stacked: bool,
     seconds: float,
