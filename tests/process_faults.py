@@ -1,5 +1,6 @@
 """Faults of the process around the lock, each brought about at the point where it comes from."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -16,8 +17,8 @@ KEEPER = "lock_interceptor.keeper"
 
 
 def renews_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Replace what renews by one that does nothing at all: the only place that knows its name."""
-    patch.setattr(Renewals, "keep", lambda *_: None)
+    """Replace what renews by one that does nothing but note that it is held; only here is its name known."""
+    patch.setattr(Renewals, "keep", lambda _, hold: hold.begin())
 
 
 class Unexpected(BaseException):
@@ -59,8 +60,22 @@ def no_new_thread(times: int) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
+def thread_dies(store: ThreadOf) -> Iterator[None]:
+    """While entered, the loop of the thread ends by an error whenever it has begun to renew."""
+
+    def end() -> None:
+        raise SystemExit("in the loop of the thread that renews")
+
+    store.do = lambda: asyncio.get_running_loop().call_soon(end)
+    try:
+        yield
+    finally:
+        store.do = lambda: None
+
+
+@contextlib.contextmanager
 def thread_raises(store: ThreadOf, error: type[BaseException]) -> Iterator[None]:
-    """While entered, each renewal raises this; `SystemExit` ends the loop, and so the thread."""
+    """While entered, each renewal raises this."""
 
     def fail() -> None:
         raise error("in the thread that renews")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from process_bodies import KINDS
-from process_faults import ThreadOf, Unexpected, no_new_thread, thread_hangs, thread_raises
+from process_faults import ThreadOf, Unexpected, no_new_thread, thread_dies, thread_hangs, thread_raises
 from process_scene import LEASE, assert_told, either, in_time, scene
 from stage import Kind
 
@@ -29,8 +29,9 @@ Fault = Callable[[ThreadOf], contextlib.AbstractContextManager[object]]
 FAULTS: dict[str, Fault] = {
     "starts at the 2nd try": lambda _: no_new_thread(1),
     "never starts": lambda _: no_new_thread(ALWAYS),
-    "dies": lambda store: thread_raises(store, SystemExit),
-    "its renewals die": lambda store: thread_raises(store, Unexpected),
+    "dies": thread_dies,
+    "raises SystemExit": lambda store: thread_raises(store, SystemExit),
+    "raises its own": lambda store: thread_raises(store, Unexpected),
     "hangs": thread_hangs,
 }
 TOLD = {"done", "LockLost", "LockStoreUnavailable", "RuntimeError: can't start new thread"}

@@ -6,8 +6,8 @@ It is a process of its own on Temporal, with structlog as it comes.
 import asyncio
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +44,7 @@ def poor_encoding() -> Iterator[int]:
     yield subprocess.DEVNULL
 
 
-OUTPUTS = {
+OUTPUTS: dict[str, tuple[Callable[[], AbstractContextManager[int | IO[str]]], str, dict[str, str]]] = {
     "full disk": (full_disk, "No space left on device", {}),
     "closed pipe": (closed_pipe, "Broken pipe", {}),
     "poor encoding": (poor_encoding, "codec can't encode", {"PYTHONIOENCODING": "ascii:strict"}),
