@@ -51,10 +51,12 @@ async def test_raised(
     row, raising, scene = f"{error} in {place}", Raising(error, where), tmp_path_factory.mktemp("scene")
     beside = asyncio.ensure_future(workers.call(kind, "bystander", Work(str(scene), "bystander")))
     try:
-        unlocked = await workers.call(kind, f"plain_{kind}", raising, heartbeat=1)
+        # who waits raises at its first heartbeat
+        how = {"heartbeat": 1.0} if where == "waiting" else {}
+        unlocked = await workers.call(kind, f"plain_{kind}", raising, **how)
         waits = workers.somebody_else("raising", "key") if where == "waiting" else contextlib.nullcontext()
         async with waits:
-            locked = await workers.call(kind, f"locked_{kind}", raising, heartbeat=1)
+            locked = await workers.call(kind, f"locked_{kind}", raising, **how)
     finally:
         (scene / "go").touch()
         goes_on = await beside
