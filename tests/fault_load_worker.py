@@ -21,6 +21,7 @@ from uuid import uuid4
 import history
 import structlog
 from fault_load_plan import LoadLock, Plan
+from fault_load_troubles import TROUBLES
 from history.hooks import VARIABLE
 from patience import Patient
 from redis_tools import until_answered
@@ -111,6 +112,8 @@ class _Worker:
                 time.sleep(value)  # noqa: ASYNC251 - that is what this is about
             elif order == "die in release":
                 self.die_in_release(value)
+            else:
+                TROUBLES[order](self.store, value)
             self.note("-", order.replace(" ", "-"))
 
     def note(self, lock: str, what: str) -> None:
