@@ -68,6 +68,9 @@ class Guard:
             at_once = isinstance(error, LockNotAcquired)
             await settle(acquisition.abandon(keep_place=attempt.keeps_place(), at_once=at_once))
             raise error from None
+        except GeneratorExit:  # a coroutine that is being closed must not wait for anything
+            acquisition.abandon(keep_place=False)
+            raise
         except BaseException as error:
             keep = isinstance(error, LockNotAcquired | LockStoreUnavailable | LockLost)
             # the error has to arrive before start-to-close, also when the store does not answer
@@ -86,6 +89,10 @@ class Guard:
         except asyncio.CancelledError:
             # from outside: the attempt is over, and what it lost does not matter any more
             await self._release(holds)
+            raise
+        except GeneratorExit:  # as above
+            for hold in holds:
+                self._keeper.release(hold)
             raise
         except BaseException as error:
             lost = _first_lost(leases)
