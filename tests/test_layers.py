@@ -17,7 +17,7 @@ FLOORS = (
     ("spec", "lease", "room", "metrics", "tracing"),
     ("marker", "settings", "store"),
     ("redis_store", "waiting", "hold"),
-    ("renewing",),
+    ("renewing", "conflict"),
     ("keeper",),
     ("terms",),
     ("request",),
