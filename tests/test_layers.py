@@ -147,8 +147,9 @@ def test_environment_is_read_in_settings_only() -> None:
 def test_modules_are_short() -> None:
     """Nothing is too long to be read in one sitting.
 
-    A file ends where its topic ends, which is before 400 lines of Python. An ``__init__`` says what there is, and 80 lines
-    say it. A script blocks the server while it runs and has to be understood whole: 120 with its header.
+    A file ends where its topic ends, which is before 400 lines of Python. An ``__init__`` says what there is,
+    in 80 lines at most. A script blocks the server while it runs and has to be understood whole: 120 with its
+    header.
     """
     long = {}
     for path in [*MODULES, *ROOT.rglob("*.lua")]:

@@ -189,11 +189,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         wants: dict[LockId, Want] = {}
         kind, party = attempt.info.activity_type, attempt.party
         for spec in specs:
-            name = (
-                check_name("the activity type, as lock_name,", kind)
-                if spec.lock_name is None
-                else spec.lock_name
-            )
+            name = spec.lock_name or check_name("the activity type, as lock_name,", kind)
             lock = LockId(self.settings.application_name, name, resolve_key(spec, kind, args))
             lease = spec.lease or self.settings.lease
             waiter = waiter_id(*attempt.identity, lock=lock)
