@@ -45,6 +45,7 @@ class Acquisition:
                 self._terms.attempt.check()
                 return tuple(_still_held(request.hold) for request in self._requests if request.hold)
             await settle([given_back for request in self._requests for given_back in request.step_back()])
+            self._terms.body.give_back()
 
     def abandon(self, *, keep_place: bool, at_once: bool = False) -> list[asyncio.Task[Any]]:
         """Leave nothing behind but, if they are to be kept, the places in line. Goes on in the background.

@@ -13,6 +13,7 @@ from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavaila
 from lock_interceptor.hold import Hold
 from lock_interceptor.keeper import CLEAN_UP_SECONDS, LeaseKeeper, settle
 from lock_interceptor.lease import Lease, clock, held_leases
+from lock_interceptor.places import BodyPlace
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
 from lock_interceptor.terms import Attempt, Terms, Want
@@ -40,8 +41,12 @@ class Guard:
         self._interval = retry_interval.total_seconds()
         self._max_wait = max_wait.total_seconds()
 
-    async def run(self, wants: Sequence[Want], attempt: Attempt, body: Body) -> Any:
+    async def run(
+        self, wants: Sequence[Want], attempt: Attempt, body: Body, place: BodyPlace | None = None
+    ) -> Any:
         """Acquire all locks, run the body, and give them back whatever happens.
+
+        The body has its `place` from when its locks are asked for; whoever gave it takes it back.
 
         Raises:
             LockBusy: a lock with ``fail_fast`` was not free.
@@ -59,6 +64,7 @@ class Guard:
             interval=self._interval,
             max_wait=self._max_wait,
             on_lost=watchdog.notify,
+            body=place or BodyPlace(),
         )
         acquisition = Acquisition(wants, terms)
         try:

@@ -6,10 +6,11 @@ Knows the store, and neither Redis nor Temporal.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import random
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from lock_interceptor import telemetry
@@ -17,7 +18,9 @@ from lock_interceptor import waiting as policy
 from lock_interceptor.conflict import refusal
 from lock_interceptor.errors import LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.hold import Hold, margin
+from lock_interceptor.keeper import settle
 from lock_interceptor.lease import Lease, clock
+from lock_interceptor.pausing import NO_PLACE, setting, sleep, until_place
 from lock_interceptor.room import Seat
 from lock_interceptor.store import Granted, Queueing, Waiting
 from lock_interceptor.terms import Terms, Want, new_owner
@@ -40,11 +43,14 @@ class LockRequest:
         allowance = terms.attempt.allowance
         self._interval = policy.poll_interval(terms.interval, want.lease.total_seconds())
         self._queueing = Queueing(presence=policy.presence(self._interval), keep=policy.keep_place(allowance))
+        self._parking = replace(self._queueing, presence=None)
         self._stays = policy.has_to_stay(allowance, terms.budget)
         # the claim may stand in line, or hold the lock without our knowing
         self._asked = False
         # it stands in line, and holds nothing
         self._in_line = False
+        # it may be granted the lock there; otherwise it is parked, for want of a place for its body
+        self._present = False
         self._was_sent_away = False
         # what it was told last, and in how many seconds it comes back
         self._yields: tuple[Waiting, float] | None = None
@@ -68,7 +74,8 @@ class LockRequest:
         room, left = self._terms.room, self._hot_until - clock()
         if self._stays or room.half_empty or policy.waits_hot(state, limit, left):
             guessed = state.mean_hold is None
-            seat = room.enter(policy.turn(state, limit), stays=self._stays, guessed=guessed)
+            turn = policy.turn(state, limit)
+            seat = room.enter(turn, stays=self._stays, guessed=guessed, body=self._terms.body)
         if seat is None:
             raise self._sent_away(state)
         try:
@@ -81,11 +88,15 @@ class LockRequest:
     async def ask(self) -> Waiting | None:
         """Ask until the store answers: an outage is waited out like a busy lock. None when granted.
 
+        Without a place for its body it only stands in line.
+
         Raises:
             LockBusy, LockNotAcquired, LockStoreUnavailable, BaseException: as `wait`.
         """
         delay, told = 0.05, False
         while True:
+            if self.want.fail_fast:
+                await until_place(self._terms, self._claim.lock, self._hot_until)
             try:
                 return await self._ask_once()
             except LockStoreUnavailable as error:
@@ -117,7 +128,8 @@ class LockRequest:
         """
         if self.hold is None and not self._asked:
             return []
-        if keep_place and at_once and self._in_line and not self._was_sent_away:
+        stays_in_line = not self._present or (at_once and not self._was_sent_away)
+        if keep_place and self._in_line and stays_in_line:
             return []
         hold = self.hold or self._hold(Granted(token=0, slot=0), clock())
         if keep_place and not self.want.fail_fast:
@@ -125,40 +137,35 @@ class LockRequest:
         return [self._terms.keeper.release(hold)]
 
     async def _wait_on(self, seat: Seat, state: Waiting) -> None:
-        """Wait in the worker, asking whenever it may pay."""
+        """Wait in the worker, asking whenever it may pay, and for the lock only with a place for the body."""
         waiting: Waiting | None = state
+        body, limit, budget = self._terms.body, self._claim.limit, self._terms.budget
         async with self._terms.store.wakeups(self._claim) as wake, self._terms.attempt.watch(wake.set):
-            loop = asyncio.get_running_loop()
-            seat.on_eviction = lambda: loop.call_soon_threadsafe(wake.set)
-            while waiting is not None:
-                await self._sleep(wake, waiting)
-                if seat.evicted:
-                    raise self._sent_away(waiting)
-                if clock() >= self._hot_until:
-                    raise self._not_acquired(waiting, policy.AT_ONCE)
-                waiting = await self.ask()
-                if waiting is not None:
-                    self._terms.room.tell(
-                        seat, policy.turn(waiting, self._claim.limit), guessed=waiting.mean_hold is None
-                    )
-                    if self._renews_budget(waiting):
-                        raise self._not_acquired(waiting, policy.AT_ONCE)
+            seat.on_eviction = call = setting(wake)
+            with body.waiting(call):
+                while waiting is not None:
+                    pause = partial(self._sleep, wake, seat, waiting)
+                    if self._present:
+                        await pause(policy.next_poll(waiting, self._interval, random.random()))  # noqa: S311
+                    # others that ask are done in milliseconds; while bodies have all places, it asks to be
+                    # parked, so that it is not in the way of waiters in other workers
+                    await body.until_taken(pause, or_full=self._present)
+                    waiting = await self.ask()
+                    if waiting is not None:
+                        turn, left = policy.turn(waiting, limit), self._hot_until - clock()
+                        self._terms.room.tell(seat, turn, guessed=waiting.mean_hold is None)
+                        if not self._stays and policy.renews_budget(waiting, limit, budget, left):
+                            raise self._not_acquired(waiting, policy.AT_ONCE)
 
-    def _renews_budget(self, state: Waiting) -> bool:
-        left = self._hot_until - clock()
-        return not self._stays and policy.renews_budget(state, self._claim.limit, self._terms.budget, left)
-
-    async def _sleep(self, wake: asyncio.Event, state: Waiting) -> None:
-        """Until a wake-up, the next poll, or the end of what this attempt may wait."""
-        jitter = random.random()  # noqa: S311 - as above
-        until = min(clock() + policy.next_poll(state, self._interval, jitter), self._hot_until)
-        while not wake.is_set() and (left := until - clock()) > 0:
-            self._terms.attempt.check()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._terms.attempt.check_every)):
-                    await wake.wait()
-        wake.clear()
-        self._terms.attempt.check()
+    async def _sleep(
+        self, wake: asyncio.Event, seat: Seat, state: Waiting, seconds: float = math.inf
+    ) -> None:
+        """Until a call, for so long at most, or until the end of what this attempt may wait here."""
+        await sleep(wake, min(clock() + seconds, self._hot_until), self._terms.attempt)
+        if seat.evicted:
+            raise self._sent_away(state)
+        if clock() >= self._hot_until:
+            raise self._not_acquired(state, policy.AT_ONCE)
 
     async def _ask_once(self) -> Waiting | None:
         """One request to the store. None when granted."""
@@ -168,25 +175,41 @@ class LockRequest:
             raise LockNotAcquired(
                 f"lock {claim.lock}: schedule_to_close_timeout ran out before the lock was free"
             )
+        body = self._terms.body
+        has_place = body.take()
         self._asked, self._in_line = True, False
+        queueing = self._queueing if has_place else self._parking
         try:
             answer = await self._terms.store.acquire(
-                claim, lease=timedelta(seconds=length), queueing=None if want.fail_fast else self._queueing
+                claim, lease=timedelta(seconds=length), queueing=None if want.fail_fast else queueing
             )
-        except BaseException:  # a cancellation, too: the request may be on its way
+        except BaseException as error:  # a cancellation, too: the request may be on its way
             self._echo_possible = True
+            if isinstance(error, LockStoreUnavailable):
+                body.give_back(denied=True)
             raise
         if isinstance(answer, Waiting):
+            body.stand(claim.lock, answer.ticket, present=has_place)
+            if has_place:  # one that it got meanwhile is for asking again
+                body.give_back(denied=True)
+            self._present = has_place
             if want.fail_fast:
                 self._asked = False
                 raise refusal(claim, answer, self._terms.until_deadline)
             self._in_line = True
             return answer
         hold = self._hold(answer, sent)
+        if not body.take():
+            # an earlier request has been executed after all, and now there is no place for the body
+            self.hold = hold
+            await settle(self.step_back())
+            return await self._ask_once()
         if hold.lease.lost:
+            body.give_back(denied=True)
             # asking again with the same owner starts its lease anew
             raise LockStoreUnavailable("the answer came after its lease was over")
         self.hold = hold
+        body.run()
         self._terms.keeper.keep(hold)
         waited = clock() - self._terms.attempt.started
         # one that comes back to its place in line has waited since long before
@@ -214,20 +237,16 @@ class LockRequest:
     def _sent_away(self, state: Waiting) -> LockNotAcquired:
         """The error to yield with where there is no seat to wait in."""
         self._was_sent_away = True
-        terms = self._terms
-        delay = policy.retry_delay(
-            state,
-            self._claim.limit,
-            terms.budget,
-            waited=terms.attempt.waited,
-            until_deadline=terms.until_deadline,
-        )
+        budget, waited, left = self._terms.budget, self._terms.attempt.waited, self._terms.until_deadline
+        limit = self._claim.limit
+        delay = policy.retry_delay(state, limit, budget, waited=waited, until_deadline=left)
         return self._not_acquired(state, delay)
 
     def _not_acquired(self, state: Waiting, delay: timedelta) -> LockNotAcquired:
         """The error to yield with: it says what whoever looks at the waiting activity wants to know."""
         self._yields = state, delay.total_seconds()
-        return LockNotAcquired(policy.explain(self._claim.lock, self._claim.limit, state), delay)
+        why = policy.explain(self._claim.lock, self._claim.limit, state)
+        return LockNotAcquired(why if self._present else f"{why}; {NO_PLACE}", delay)
 
     def report(self) -> None:
         """Log that the attempt has yielded, if it has."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lock_interceptor.places import BodyPlace
+
 MAX_WAITERS = 25
 """How many wait in a worker where each of them occupies a permit that other activities want too."""
 
@@ -30,6 +32,8 @@ class Seat:
     """Somebody nearer to the front needs the seat: park, and leave."""
     on_eviction: Callable[[], object] | None = None
     """Called when that happens, or when it should ask again for its turn; from the thread of whoever came."""
+    body: BodyPlace = field(default_factory=BodyPlace)
+    """Where its body will run: with a place there it counts among the bodies, also while it only asks."""
 
 
 class WaitingRoom:
@@ -42,7 +46,7 @@ class WaitingRoom:
         """Create a room for `size` waiters."""
         self.size = size
         self.on_change: Callable[[], None] | None = None
-        """Called whenever somebody comes or goes, from the thread of who does."""
+        """Called whenever somebody comes or goes, or asked in vain; from the thread of who does."""
         self._lock = threading.Lock()
         self._seats: dict[Seat, None] = {}  # a set in order of arrival
 
@@ -56,7 +60,15 @@ class WaitingRoom:
         """How many wait here, those included who have been asked to leave."""
         return len(self._seats)
 
-    def enter(self, turn: float, *, stays: bool = False, guessed: bool = False) -> Seat | None:
+    @property
+    def without_place(self) -> int:
+        """How many wait here and have no place for their body; at most the size of the room."""
+        with self._lock:
+            return min(sum(not seat.body.taken for seat in self._seats), self.size)
+
+    def enter(
+        self, turn: float, *, stays: bool = False, guessed: bool = False, body: BodyPlace | None = None
+    ) -> Seat | None:
         """Take a seat; None if the room is full of waiters that are nearer to their turn.
 
         If it is full and somebody is farther from the front, that one is asked to leave.
@@ -65,8 +77,9 @@ class WaitingRoom:
             turn: seconds until it is this waiter's turn.
             stays: it cannot come back later, so it gets a seat in any case, and keeps it.
             guessed: nobody knows yet how long holders take.
+            body: where its body will run.
         """
-        seat = Seat(turn, stays, guessed)
+        seat = Seat(turn, stays, guessed, body=body or BodyPlace())
         with self._lock:
             staying = self._staying()
             nearest = stays or any(other.turn > turn for other in staying if not other.stays)
@@ -84,6 +97,7 @@ class WaitingRoom:
             seat.turn, seat.guessed, seat.told = turn, guessed, time.monotonic()
             called = self._make_room()
         _call(called)
+        self._changed()
 
     def leave(self, seat: Seat) -> None:
         """Give the seat back."""

@@ -99,8 +99,11 @@ class Claim:
 class Queueing:
     """How a claim that is not granted at once stands in line."""
 
-    presence: timedelta
-    """The waiter counts as present for this long; it has to ask again before then."""
+    presence: timedelta | None
+    """The waiter counts as present for this long; it has to ask again before then.
+
+    None: it stands in line parked and is not granted the lock, since it could not make use of it now.
+    """
     keep: timedelta
     """Its place is kept for this long, present or not."""
 
@@ -134,6 +137,8 @@ class Waiting:
     """After a failover or restart nothing is granted for so long, since a grant may have been forgotten."""
     holders: tuple[HolderState, ...] = ()
     """The three that have held it longest."""
+    ticket: int = 0
+    """What the line is sorted by, lower first; 0 if the claim does not stand in it."""
     own: int = 0
     """How many of those who hold it are attempts of the same waiter. Told to one that does not queue."""
     own_expiry: timedelta | None = None
@@ -195,7 +200,9 @@ class LockStore(Protocol):
 
         A claim that holds the lock gets the same token and slot again, and a new lease from now. The
         ticket of a waiter is kept from its first call until it is granted, leaves, or `queueing.keep` is
-        over. Without `queueing` nothing is queued, and nobody in line is overtaken.
+        over. Without `queueing` nothing is queued, and nobody in line is overtaken. With a `queueing`
+        without presence the claim stands in line parked and is not granted the lock; one that holds it, which
+        an answer that got lost may hide, is told so.
 
         Two attempts of a waiter may ask in turn, when the earlier one was stalled: the place is theirs for as
         long as one of them is present. A grant to one leaves it to the other.

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
 from lock_interceptor import waiting as policy
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import clock
+from lock_interceptor.places import BodyPlace
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Claim, LockStore
 
@@ -68,6 +69,8 @@ class Terms:
     """Seconds that an attempt waits in the worker at most."""
     on_lost: Callable[[], None]
     """Called in the keeper's thread."""
+    body: BodyPlace = field(default_factory=BodyPlace)
+    """Where the body will run: one place, however many locks it needs."""
 
     @property
     def budget(self) -> float:

@@ -93,19 +93,24 @@ class Request:
     answer: object
     primary: str
     lease_ms: int = 0
+    parks: bool = False
+    """It stands in line parked, and wants no grant now."""
 
 
 def broken(request: Request, before: Records, after: Records) -> list[str]:
     """The promises that this request broke; none if all is well."""
-    answer, owner = request.answer, request.claim.owner
+    answer, claim, owner = request.answer, request.claim, request.claim.owner
     found = [*_others(request, before, after), *_slots(after)]
     if request.what == "acquire" and isinstance(answer, Granted):
         if owner in before.holders:
             found += _again(request, before, after)
         else:
             found += _granted(request, before, after)
+            found += ["S9: it was granted what it asked not to be granted now"] if request.parks else []
     elif request.what == "acquire":
         found += _refused(request, before)
+        if request.parks and (claim.waiter not in after.tickets or claim.waiter in after.present):
+            found.append(f"S9: it is to be parked, its place is {after.tickets.get(claim.waiter)}")
     elif request.what == "renew" and answer is not (owner in before.holders):
         found.append(f"S7: renewed {answer} for one of whom {before.holders.get(owner)} is known")
     elif request.what == "release" and answer is not (owner in before.holders):
@@ -196,7 +201,11 @@ def _refused(request: Request, before: Records) -> Iterator[str]:
         yield f"S2: settling {settling} where {grace} ms of grace were due"
     if request.claim.owner in before.holders:
         yield "S5: it held the lock, and has to wait"
-    if not grace and _first(request, before) < request.claim.limit - len(before.holders):
+    if (
+        not grace
+        and not request.parks
+        and _first(request, before) < request.claim.limit - len(before.holders)
+    ):
         yield f"L2: {_first(request, before)} were before it, {len(before.holders)} held, and it has to wait"
 
 

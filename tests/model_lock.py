@@ -38,7 +38,8 @@ class ModelledLock:
         """Send a request to all, and see that what they did was right."""
         answer, befores = self.all_answer(call.on), [self.records(at) for at in range(len(self.stored))]
         self.stored = self.world.read(self.lock)
-        request = Request(call.what, call.claim, answer, self.world.clock.primary, call.lease_ms)
+        parks = call.queueing is not None and call.queueing.presence is None
+        request = Request(call.what, call.claim, answer, self.world.clock.primary, call.lease_ms, parks)
         for at, (members, ttl) in enumerate(self.stored):
             found = [*faults(members), *broken(request, befores[at], self.records(at))]
             assert not found, found
@@ -156,6 +157,9 @@ class ModelledLock:
 
 def _summary(call: Call, answer: Any, before: Records) -> str:
     """What is counted of a request."""
+    if call.queueing is not None and call.queueing.presence is None:
+        held = call.claim.owner in before.holders
+        return "asked parked, held" if held else "asked parked"
     if isinstance(answer, Waiting):
         return "settling" if answer.settling else "waiting"
     if isinstance(answer, Granted):

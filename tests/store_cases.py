@@ -52,6 +52,17 @@ class Bench:
         assert isinstance(answer, Waiting), answer
         return answer
 
+    async def stand_parked(self, claim: Claim) -> Waiting:
+        """Stand in line without being granted the lock."""
+        answer = await self.store.acquire(claim, **self.parked())
+        assert isinstance(answer, Waiting), answer
+        return answer
+
+    def parked(self) -> dict[str, Any]:
+        """How to ask for no more than a place in line."""
+        queueing = Queueing(presence=None, keep=timedelta(seconds=KEEP))
+        return {"lease": timedelta(seconds=LEASE), "queueing": queueing}
+
     async def try_once(self, claim: Claim) -> bool:
         """Acquire without standing in line."""
         answer = await self.store.acquire(claim, lease=timedelta(seconds=LEASE))

@@ -13,7 +13,7 @@ from lock_interceptor.store import Claim, Party, Queueing
 PRIORITIES = (3, 3, 3, 1, 9)
 waiters = st.integers(0, len(PRIORITIES) - 1)
 limits = st.sampled_from([1, 2, 2, 3])
-hows = st.sampled_from(["this attempt"] * 4 + ["next attempt", "late", "once", "more urgent"])
+hows = st.sampled_from(["this attempt"] * 4 + ["next attempt", "late", "once", "more urgent", "parked"])
 whose = st.sampled_from(["a holder's", "a holder's", "a waiter's", "an earlier"])
 leases = st.sampled_from([1.0, 5.0, 30.0])
 LONGEST = timedelta(seconds=30)
@@ -39,7 +39,8 @@ class Machine(ModelledLock, RuleBasedStateMachine):
         claim = self._claim(who, limit, self.attempts[who] - (how == "late"))
         if how == "more urgent":
             claim = dataclasses.replace(claim, priority=2)
-        queueing = Queueing(presence=timedelta(seconds=presence), keep=timedelta(seconds=keep))
+        present = None if how == "parked" else timedelta(seconds=presence)
+        queueing = Queueing(presence=present, keep=timedelta(seconds=keep))
         self.send(Call("acquire", claim, round(lease * 1000), None if how == "once" else queueing))
 
     @rule(order=st.permutations(range(len(PRIORITIES))), limit=limits)

@@ -103,6 +103,41 @@ async def test_a_parked_waiter_leaves_no_place_idle(bench: Bench) -> None:
     assert (await bench.wait(parked)).place == 1
 
 
+async def test_who_cannot_use_a_grant_stands_in_line_parked(bench: Bench) -> None:
+    """It gets its place in the order of arrival, and no grant, and nobody has to wait for it."""
+    first, second = bench.claim("first"), bench.claim("second")
+    answer = await bench.stand_parked(first)
+    assert (answer.place, answer.held) == (1, 0)
+    assert [(each.waiter, each.present) for each in (await bench.look()).waiters] == [("for-first", False)]
+
+    await bench.hold(second)
+    third = await bench.wait(bench.claim("third"))
+    assert (await bench.wait(first)).ticket == answer.ticket < third.ticket
+    await bench.release(second)
+    await bench.hold(first)
+
+
+async def test_who_cannot_use_a_grant_passes_a_call_on(bench: Bench) -> None:
+    """One that was called, and asks to be parked, keeps its place, and the next one is called."""
+    holder, first, second = (bench.claim(name) for name in ("holder", "first", "second"))
+    await bench.hold(holder)
+    ticket = (await bench.wait(first)).ticket
+    await bench.wait(second)
+    async with bench.listening(first, second) as events:
+        await bench.release(holder)
+        assert await bench.woken(events) == {"first"}
+        assert (await bench.stand_parked(first)).ticket == ticket
+        assert await bench.woken(events) == {"second"}
+    await bench.hold(second)
+
+
+async def test_who_holds_is_told_so_when_it_asks_to_be_parked(bench: Bench) -> None:
+    """The answer to its request before may have been lost."""
+    claim = bench.claim("holder")
+    grant = await bench.hold(claim)
+    assert await bench.store.acquire(claim, **bench.parked()) == grant
+
+
 async def test_parking_without_a_place_takes_none(bench: Bench) -> None:
     """Who neither waits nor holds has nothing to keep."""
     await bench.park(bench.claim("stranger"))

@@ -75,7 +75,7 @@ class RedisLockStore:
             claim.limit,
             _ms(lease),
             min(max(claim.priority, 1), 9),
-            _ms(queueing.presence) if queueing else 0,
+            _presence_ms(queueing),
             _ms(queueing.keep) if queueing else 0,
             _ms(claim.usual_lease),
             encode_party(claim.party),
@@ -91,7 +91,7 @@ class RedisLockStore:
             if reply.replicas.short:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
-        _, rank, ahead, held, mean, expiry, grace, now, holders, own, own_expiry, _ = answer
+        _, rank, ahead, held, mean, expiry, grace, now, holders, ticket, own, own_expiry, _ = answer
         wakeups.told(channel, claim.waiter, rank + 1, calls)
         return Waiting(
             place=rank + 1,
@@ -101,6 +101,7 @@ class RedisLockStore:
             next_expiry=duration(expiry),
             settling=duration(grace or -1),
             holders=tuple(decode_holder(holder, now) for holder in holders),
+            ticket=ticket,
             own=own,
             own_expiry=duration(own_expiry),
         )
@@ -206,6 +207,12 @@ class RedisLockStore:
             raise
         self._answered = True
         return reply
+
+
+def _presence_ms(queueing: Queueing | None) -> int:
+    if queueing is None:
+        return 0
+    return -1 if queueing.presence is None else _ms(queueing.presence)
 
 
 def _ms(time: timedelta) -> int:

@@ -22,6 +22,7 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 
 # attributes of it load the client of Redis, which is time enough to do when they are needed
 import lock_interceptor
+from lock_interceptor.room import MAX_WAITERS, WaitingRoom
 from lock_interceptor.store import LockStore
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class LockedActivityEnvironment:
         self.interceptor: LockInterceptor = lock_interceptor.LockInterceptor(
             quick_settings() if settings is None else settings, store=store
         )
+        # there is no worker whose permits could be counted
+        self.interceptor.sit_in(WaitingRoom(self.interceptor.settings.max_waiters or MAX_WAITERS))
         self._client = client
         self._ids = itertools.count(1)
         self._threads = ThreadPoolExecutor(thread_name_prefix="locked_activity")

@@ -95,7 +95,7 @@ class Lock:
         self.last_ticket = max(self.last_ticket, arrival)
         return priority * 10**11 + arrival
 
-    def waiting(self, ticket: int, rank: int) -> Waiting:
+    def waiting(self, ticket: int, rank: int, *, stands: bool) -> Waiting:
         """What a claim with this ticket is told."""
         parked = sum(not place.attempts and place.ticket < ticket for place in self.places.values())
         ends = min((holder.ends for holder in self.holders.values()), default=None)
@@ -107,10 +107,11 @@ class Lock:
             mean_hold=None if self.mean_hold is None else timedelta(milliseconds=self.mean_hold),
             next_expiry=None if ends is None else timedelta(milliseconds=ends - self.now),
             holders=tuple(holder.state(owner, self.now) for owner, holder in by_age[:3]),
+            ticket=ticket if stands else 0,
         )
 
     def refusal(self, claim: Claim, ticket: int, rank: int) -> Waiting:
         """The same for one that does not queue: it is also told of its own attempts."""
         ends = [holder.ends for owner, holder in self.holders.items() if owner[:16] == claim.waiter[:16]]
         left = timedelta(milliseconds=min(ends) - self.now) if ends else None
-        return replace(self.waiting(ticket, rank), own=len(ends), own_expiry=left)
+        return replace(self.waiting(ticket, rank, stands=False), own=len(ends), own_expiry=left)

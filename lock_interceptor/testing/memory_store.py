@@ -52,19 +52,24 @@ class InMemoryLockStore:
             ticket = place.ticket if place else min(max(claim.priority, 1), 9) * 10**11 + arrival
             rank = sum(other < ticket for other, _ in lock.present())
             free = claim.limit - len(lock.holders)
-            if free > rank:
+            parks = queueing is not None and queueing.presence is None
+            if free > rank and not parks:
                 used = ticket if place else 0
                 holder = self._grant(lock, claim, ends, used)
                 self._wake(claim.lock, free - 1)
                 return Granted(token=holder.token, slot=holder.slot, ticket=used)
             if queueing is not None:
                 lock.last_ticket = lock.last_ticket if place else arrival
-                until, kept_until = (lock.now + _ms(t) for t in (queueing.presence, queueing.keep))
-                others = list(place.others(claim, lock.now).items()) if place else []
-                attempts = [*others, (claim.owner, (claim.party.attempt, until))][-MOST_ATTEMPTS:]
+                kept_until = lock.now + _ms(queueing.keep)
+                attempts = list(place.others(claim, lock.now).items()) if place else []
+                if queueing.presence is not None:
+                    until = lock.now + _ms(queueing.presence)
+                    attempts = [*attempts, (claim.owner, (claim.party.attempt, until))][-MOST_ATTEMPTS:]
                 lock.places[claim.waiter] = Place(ticket, kept_until, dict(attempts), claim.party)
             self._wake(claim.lock, free)
-            return lock.waiting(ticket, rank) if queueing else lock.refusal(claim, ticket, rank)
+            if queueing is None:
+                return lock.refusal(claim, ticket, rank)
+            return lock.waiting(ticket, rank, stands=True)
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""

@@ -23,27 +23,29 @@ from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockError, LockStoreUnavailable
 from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
-from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.lease import Lease
 from lock_interceptor.loop_thread import refuse_green_threads
 from lock_interceptor.marker import read_specs
+from lock_interceptor.places import Places
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
 from lock_interceptor.settings import LockSettings
-from lock_interceptor.spec import LockSpec, check_name, resolve_key
-from lock_interceptor.store import Claim, LockId, LockStore, waiter_id
-from lock_interceptor.terms import Want, new_owner
+from lock_interceptor.spec import LockSpec
+from lock_interceptor.store import LockStore
 from lock_interceptor.waiting import AT_ONCE
 from lock_interceptor.watchdog import Watchdog
 from lock_interceptor.worker.attempt import ActivityAttempt
 from lock_interceptor.worker.bodies import (
     LossRaisingOutbound,
-    carrying,
     kind_of,
     run_body,
-    unlocked_lease,
 )
+from lock_interceptor.worker.body_places import BodyPlaces
 from lock_interceptor.worker.failures import to_application_error
 from lock_interceptor.worker.meters import Meters
+from lock_interceptor.worker.unlocked import showing_leases
+from lock_interceptor.worker.wanted import wanted
+from lock_interceptor.worker.worker_size import RoomOfWorkers
 from lock_interceptor.worker.workflow_check import (
     RefusingWorkflowInboundInterceptor,
     check_workflows,
@@ -51,7 +53,7 @@ from lock_interceptor.worker.workflow_check import (
 )
 
 _guarded: ContextVar[bytes] = ContextVar("lock_interceptor.guarded", default=b"")
-"""Task token of the attempt that a `LockInterceptor` further out guards already.
+"""Task token of the attempt that a `LockInterceptor` further out takes care of already.
 
 Not just a flag: a worker that is started inside an activity inherits its context.
 """
@@ -61,8 +63,12 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
     """Holds the locks that `needs_lock` asks for while an activity runs.
 
     ``Worker(client, ..., interceptors=[LockInterceptor()])``, or given to the client, for all its workers.
-    Those share one bound on waiters, the one in ``LOCK_MAX_WAITERS``. Connections open with the first locked
-    activity; `close` closes them, which `LockPlugin` does with the worker.
+    Those share one bound on waiters: ``LOCK_MAX_WAITERS``, or else 25 and no more than half of
+    ``max_concurrent_activities`` of the smallest of them; a tuner of your own has no such number. Connections
+    open with the first locked activity; `close` closes them, which `LockPlugin` does with the worker.
+
+    A lock is asked for only while the executor has a thread or process free for the activity's body, if it
+    is one that says how many it has, such as those of ``concurrent.futures``.
 
     A waiting activity hears of its cancellation when the SDK passes a heartbeat on: after 80 % of the
     heartbeat timeout, at most the worker's ``max_heartbeat_throttle_interval``, which `LockPlugin` lowers.
@@ -86,19 +92,28 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         self._keeper = LeaseKeeper(self.store)
         self._meters = Meters()
         self._refusals: list[LockConfigurationError] = []
-        self._sit_in(WaitingRoom(self.settings.max_waiters or MAX_WAITERS))
+        self._of_workers: RoomOfWorkers | None
+        room = WaitingRoom(self.settings.max_waiters or MAX_WAITERS)
+        self.sit_in(room)
+        if self.settings.max_waiters is None:
+            self._of_workers = RoomOfWorkers(room)
         self._announce()
 
-    def for_worker(self, config: Mapping[str, Any], room: WaitingRoom) -> LockInterceptor:
+    def for_worker(
+        self, config: Mapping[str, Any], room: WaitingRoom, places: Places | None
+    ) -> LockInterceptor:
         """One more interceptor that shares everything with this one, but for a worker's own waiting room."""
         self._meters.learn(config)
         other = copy.copy(self)
-        other._sit_in(room)  # noqa: SLF001 - it is this class
+        other.sit_in(room, places)
         LockInterceptor._announce(other)
         return other
 
-    def _sit_in(self, room: WaitingRoom) -> None:
+    def sit_in(self, room: WaitingRoom, places: Places | None = None) -> None:
+        """Have a waiting room whose size is settled, and places for the bodies of the worker."""
         self._room = room
+        self._of_workers = None
+        self._places = BodyPlaces(places)
         self._guard = Guard(
             self.store,
             self._keeper,
@@ -154,10 +169,8 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
             return RefusingWorkflowInboundInterceptor
         check_workflows(config.get("workflows", ()))
         self._meters.learn(config)
-        permits = config.get("max_concurrent_activities")
-        if permits is not None and self.settings.max_waiters is None:
-            # waiters must not take all permits of a worker that has few
-            self._room.size = min(self._room.size, max(permits // 2, 1))
+        if self._of_workers is not None:
+            self._of_workers.learn(config)
         return None
 
     async def run(
@@ -174,38 +187,27 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         """
         if self._refusals:
             raise LockStoreUnavailable(str(self._refusals[0]), AT_ONCE)
+        if self._of_workers is not None:
+            self._of_workers.look(self, activity.info())
         attempt = ActivityAttempt(outbound, interrupted=kind_of(input) == "async")
-        wants = self._wants(specs, attempt, tuple(input.args))
+        wants = wanted(specs, attempt, tuple(input.args), self.settings, self._meters)
 
         async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> Any:
             outbound.leases = leases if kind_of(input) != "process" else ()
             return await run_body(next, input, leases, watchdog, attempt)
 
-        return await self._guard.run(wants, attempt, body)
+        place = self._places.of_locked(input)
+        try:
+            return await self._guard.run(wants, attempt, body, place)
+        finally:
+            place.give_back()
 
-    def _wants(
-        self, specs: tuple[LockSpec, ...], attempt: ActivityAttempt, args: tuple[Any, ...]
-    ) -> list[Want]:
-        wants: dict[LockId, Want] = {}
-        kind, party = attempt.info.activity_type, attempt.party
-        for spec in specs:
-            name = spec.lock_name or check_name("the activity type, as lock_name,", kind)
-            lock = LockId(self.settings.application_name, name, resolve_key(spec, kind, args))
-            lease = spec.lease or self.settings.lease
-            waiter = waiter_id(*attempt.identity, lock=lock)
-            claim = Claim(
-                lock=lock,
-                owner=new_owner(waiter),
-                waiter=waiter,
-                limit=spec.max_locks,
-                priority=attempt.priority,
-                usual_lease=lease,
-                party=party,
-                metrics=self._meters.recorder(attempt.info, name),
-            )
-            # two keys of one name may come out equal: held once is held
-            wants.setdefault(lock, Want(claim=claim, lease=lease, fail_fast=spec.on_conflict == "fail"))
-        return list(wants.values())
+    async def run_unlocked(
+        self, next: ActivityInboundInterceptor, input: ExecuteActivityInput, outbound: LossRaisingOutbound
+    ) -> Any:
+        """Run an activity without locks, in a place that waiters do not take from it."""
+        async with self._places.for_unlocked(input, outbound):
+            return await next.execute_activity(input)
 
 
 class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
@@ -219,36 +221,19 @@ class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
         super().init(self._outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        specs, task = read_specs(input.fn), activity.info().task_token
-        if not specs or _guarded.get() == task or self._outbound is None:
+        specs, task, interceptor = read_specs(input.fn), activity.info().task_token, self._interceptor
+        if _guarded.get() == task or self._outbound is None:
             return await super().execute_activity(input)
         token = _guarded.set(task)
         try:
-            if self._interceptor.settings.disabled:
-                return await self._run_unlocked(specs, input)
-            return await self._interceptor.run(specs, self.next, input, self._outbound)
+            if specs and not interceptor.settings.disabled:
+                return await interceptor.run(specs, self.next, input, self._outbound)
+            with showing_leases(specs, input) if specs else contextlib.nullcontext(input) as shown:
+                return await interceptor.run_unlocked(self.next, shown, self._outbound)
         except LockError as error:
             _fail(error)
         finally:
             _guarded.reset(token)
-
-    async def _run_unlocked(self, specs: tuple[LockSpec, ...], input: ExecuteActivityInput) -> Any:
-        kind = activity.info().activity_type
-        locks = dict.fromkeys(_unlocked(spec, kind, tuple(input.args)) for spec in specs)
-        leases = tuple(unlocked_lease(name, key) for name, key in locks)
-        token = held_leases.set(leases)
-        try:
-            return await super().execute_activity(carrying(input, leases))
-        finally:
-            held_leases.reset(token)
-
-
-def _unlocked(spec: LockSpec, kind: str, args: tuple[Any, ...]) -> tuple[str, str | None]:
-    key = None
-    # a key function that does not work may be the reason why there are no locks
-    with contextlib.suppress(LockConfigurationError):
-        key = resolve_key(spec, kind, args)
-    return spec.lock_name or kind, key
 
 
 def _fail(error: LockError) -> NoReturn:

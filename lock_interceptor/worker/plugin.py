@@ -37,6 +37,10 @@ class LockPlugin(SimplePlugin):
     anew for each workflow, checks the store when a worker starts, and closes its connections with the last
     one. Give it to the client or to a ``Worker``, not to both.
 
+    Waiting activities have permits of their own, beside the worker's ``max_concurrent_activities``. No more
+    bodies than that run at once, and a lock is asked for only while there is a place for the body, in the
+    worker and in its executor. With a tuner of your own waiters occupy its permits, 25 at most.
+
     A waiting activity hears of its cancellation, pause, reset or the end of its workflow as the answer to a
     heartbeat, and the SDK holds those back for up to 80 % of the heartbeat timeout. So a worker with locked
     activities gets a ``max_heartbeat_throttle_interval`` of 1.25 s, unless it has one other than the SDK's
@@ -64,8 +68,9 @@ class LockPlugin(SimplePlugin):
         check_workflows(config.get("workflows", ()))
         config = super().configure_worker(config)
         _hasten_heartbeats(config)
-        room = give_waiters_permits(config, self.interceptor.settings.max_waiters)
-        config["interceptors"] = [*config.get("interceptors", ()), self.interceptor.for_worker(config, room)]
+        room, places = give_waiters_permits(config, self.interceptor.settings.max_waiters)
+        own = self.interceptor.for_worker(config, room, places)
+        config["interceptors"] = [*config.get("interceptors", ()), own]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:

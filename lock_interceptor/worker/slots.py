@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import warnings
 from collections import deque
 from typing import Literal
 
@@ -20,6 +21,7 @@ from temporalio.worker import (
 )
 
 from lock_interceptor import telemetry
+from lock_interceptor.places import Places
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
 
 MAX_WAITERS_BESIDE = 1000
@@ -30,18 +32,23 @@ DEFAULT_PERMITS = 100
 Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Literal[True]]"]
 
 
-def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> WaitingRoom:
+def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> tuple[WaitingRoom, Places | None]:
     """Change a worker's configuration so that waiters do not count against its activities.
 
     The user's ``max_concurrent_...`` go on to hold. A tuner of the user's own stays in charge; waiters then
     occupy its permits, and few of them are let in.
+
+    Returns:
+        Where activities wait, and for how many bodies there are places; None if each comes with its permit.
     """
     if config.get("tuner") is not None:
         room = WaitingRoom(max_waiters or MAX_WAITERS)
         telemetry.own_tuner(room.size)
-        return room
+        return room, None
     room = WaitingRoom(max_waiters or MAX_WAITERS_BESIDE)
+    limit = config.get("max_concurrent_activities") or DEFAULT_PERMITS
     if config.get("activities"):
+        _warn_of_small_pool(config)
         limits = (
             config.get("max_concurrent_workflow_tasks"),
             config.get("max_concurrent_local_activities"),
@@ -50,9 +57,7 @@ def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> Waiti
         workflow_tasks, local, nexus = (FixedSizeSlotSupplier(limit or DEFAULT_PERMITS) for limit in limits)
         config["tuner"] = WorkerTuner.create_composite(
             workflow_supplier=workflow_tasks,
-            activity_supplier=PermitsBesideWaiters(
-                config.get("max_concurrent_activities") or DEFAULT_PERMITS, room
-            ),
+            activity_supplier=PermitsBesideWaiters(limit, room),
             local_activity_supplier=local,
             nexus_supplier=nexus,
         )
@@ -61,15 +66,29 @@ def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> Waiti
         config["max_concurrent_activities"] = None
         config["max_concurrent_local_activities"] = None
         config["max_concurrent_nexus_tasks"] = None
-    return room
+    return room, Places(limit)
+
+
+def _warn_of_small_pool(config: WorkerConfig) -> None:
+    """What the SDK says of ``max_concurrent_activities``, which it does not see any more."""
+    threads = getattr(config.get("activity_executor"), "_max_workers", None)
+    limit = config.get("max_concurrent_activities") or 0
+    if isinstance(threads, int) and threads < limit:
+        warnings.warn(
+            f"Worker max_concurrent_activities is {limit} but activity_executor's max_workers is only "
+            f"{threads}",
+            stacklevel=5,  # where the worker is made
+        )
 
 
 class PermitsBesideWaiters(CustomSlotSupplier):
-    """Issues `limit` permits, and one more for each waiter in the room.
+    """Issues `limit` permits, and one more for each waiter in the room that has no place for its body.
 
-    A waiter does nothing, so it does not count against what a worker may do at once. When its lock is
-    granted it counts again, and for that moment more than `limit` may run: as many more as locks were
-    granted. Temporal calls the synchronous methods from threads of its own.
+    A waiter does nothing, so it does not count against what a worker may do at once. Before it asks for its
+    lock it takes a place for its body, and counts again. Permits go to pollers long before there is an
+    activity for them: so more activities may come than bodies fit, and `lock_interceptor.places`, not this
+    number, sees to it that no more than `limit` run. Temporal calls the synchronous methods from threads of
+    its own.
     """
 
     def __init__(self, limit: int, room: WaitingRoom) -> None:
@@ -118,12 +137,14 @@ class PermitsBesideWaiters(CustomSlotSupplier):
         self._serve()
 
     def _free(self) -> int:
-        # fewer than none: a waiter that has its lock, and now counts, has left the room with its permit
-        return max(self._limit + min(self._room.occupied, self._room.size) - self._issued, 0)
+        # fewer than none: a waiter that has its place counts now, while pollers have all permits
+        return max(self._limit + self._room.without_place - self._issued, 0)
 
     def _serve(self) -> None:
         """Call as many as there are permits; each looks again for itself."""
         with self._lock:
+            if not self._calls:
+                return
             called = [self._calls.popleft() for _ in range(min(self._free(), len(self._calls)))]
         for loop, future in called:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and the worker with it

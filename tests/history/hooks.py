@@ -105,7 +105,10 @@ def _durations(options: dict[str, Any]) -> dict[str, int]:
     if queueing:
         options = {**options, "presence": queueing.presence, "keep": queueing.keep}
     names = [name for name in ("lease", "presence", "keep") if name in options]
-    found = {name: max(round(options[name].total_seconds() * 1000), 1) for name in names}
+    # no presence: it stands in line parked
+    found = {
+        name: max(round(options[name].total_seconds() * 1000), 1) if options[name] else 0 for name in names
+    }
     return {**found, "ticket": options["ticket"]} if "ticket" in options else found
 
 

@@ -132,6 +132,10 @@ def _the_line(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
         return
     if step.granted and step.rank >= step.free:
         yield "S9", f"granted with {step.rank} present before it and {step.free} free"
+    if row.ask.get("presence") == 0:  # it could not make use of a grant now
+        if step.granted:
+            yield "S9", "granted to one that asked to be parked"
+        return
     settling = state.grace() or (state.settled is not None and state.now < state.settled)
     if not step.granted and step.rank < step.free and not settling:
         yield "L2", f"not granted with {step.rank} present before it and {step.free} free"
@@ -167,7 +171,10 @@ def _the_place(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
     (was, present), (_, kept) = (step.changes.get(kind + waiter, (None, None)) for kind in "pk")
     # another attempt may be present for longer
     others = [] if was is None or lock.asker.get(waiter) == step.owner else [was - step.shift]
-    if waits and present not in (-(state.now + row.ask["presence"]), *others):
+    parks = waits and row.ask["presence"] == 0
+    if parks and present is not None and present not in others:
+        yield "L3", f"present until {present}, and asked to be parked"
+    if waits and not parks and present not in (-(state.now + row.ask["presence"]), *others):
         yield "L3", f"present until {present}, asked for were {row.ask['presence']} ms"
     if waits and kept != -1e14 - (state.now + row.ask["keep"]):
         yield "L4", f"kept until {kept}, asked for were {row.ask['keep']} ms"

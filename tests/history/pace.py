@@ -111,7 +111,7 @@ class Pace:
         if asked and asked[1] == step.owner:
             process = int(row.ask.get("call", "0:").partition(":")[0])
             self._judge_silence(row.lock, step.owner, process, asked[0], row.at)
-        if row.op == "acquire" and "presence" in row.ask and not step.granted and not step.held:
+        if row.op == "acquire" and row.ask.get("presence") and not step.granted and not step.held:
             queue.polled[waiter] = row.at, step.owner
 
     def _judge_silence(self, name: str, owner: str, process: int, since: float, end: float) -> None:

@@ -248,7 +248,7 @@ IN_WORKER: tuple[Bug, ...] = (
     ),
     bug(
         "each attempt stands in line anew",
-        _INTERCEPTOR,
+        "worker/wanted.py",
         "waiter = waiter_id(*attempt.identity, lock=lock)",
         "waiter = new_owner('')",
         "test_activity_waiting.py::test_worker_shut_down_while_waiting[async-at once]",
@@ -270,8 +270,8 @@ IN_WORKER: tuple[Bug, ...] = (
     bug(
         "the plugin's permits are not counted, so that any number runs",
         _SLOTS,
-        "self._limit + min(self._room.occupied, self._room.size) - self._issued, 0)",
-        "self._limit + min(self._room.occupied, self._room.size), 0)",
+        "self._limit + self._room.without_place - self._issued, 0)",
+        "self._limit + self._room.without_place, 0)",
         "test_slots.py::test_limit_holds_without_waiters",
     ),
     # what is refused, and how it is told

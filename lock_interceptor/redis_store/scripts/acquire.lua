@@ -4,12 +4,13 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  owner, single-use       ARGV[2]  waiter         ARGV[3]  limit
 -- ARGV[4]  lease, ms               ARGV[5]  priority, 1 (first) to 9
--- ARGV[6]  presence, ms; 0 = do not stand in line          ARGV[7]  keep the place for, ms
+-- ARGV[6]  presence, ms; 0 = do not stand in line, -1 = stand there parked, and get no grant
+-- ARGV[7]  keep the place for, ms
 -- ARGV[8]  usual lease, ms: this request may ask for less than others who may hold it
 -- ARGV[9]  who this is, for people
 -- ARGV[10]  which attempt of the waiter's this is, from 1
 -- Returns {1, token, slot, ticket used up or 0, replicas}                                    granted
---         {0, rank, ahead, held, mean, expiry, grace, now, holders, own, own expiry, replicas}
+--         {0, rank, ahead, held, mean, expiry, grace, now, holders, ticket or 0, own, own expiry, replicas}
 --                                                                                            not granted
 -- "Mean" is how long holders take, "expiry" when the next lease ends, each -1 if there is none; these,
 -- "grace" and "now" in ms.
@@ -64,7 +65,7 @@ local place = ticket or priority * 1e11 + arrival
 local rank = queue and count(1e11, place - 1) or 0
 local free = limit - held
 
-if grace == 0 and free > rank then
+if grace == 0 and free > rank and presence_ms >= 0 then
   -- the smallest slot that is not taken: the first m with fewer than m+1 slots at or below m
   local low, high = 0, held
   while low < high do
@@ -85,15 +86,22 @@ end
 
 local ends = range(str(now), '9.999e12', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local ahead = rank + count(1e13 + 1e11, 1e13 + place - 1)
-if presence_ms > 0 then
+if presence_ms ~= 0 then
   local attempts = ticket and others(ticket, present, owner, attempt) or {}
-  attempts[#attempts + 1] = {owner, ARGV[10], now + presence_ms}
-  if #attempts > 3 then table.remove(attempts, 1) end
+  if presence_ms > 0 then
+    attempts[#attempts + 1] = {owner, ARGV[10], now + presence_ms}
+    if #attempts > 3 then table.remove(attempts, 1) end
+  end
   local presence, record = as_noted(waiter, attempts)
   if ticket then drop_info(ticket + 2e13) end
   if cold then redis.call('ZREM', key, 'c' .. waiter) end
-  put(place, 'q' .. waiter, presence, 'p' .. waiter, -1e14 - (now + keep_ms), 'k' .. waiter,
-    place + 2e13, record .. ARGV[9])
+  local kept = -1e14 - (now + keep_ms)
+  if #attempts == 0 then
+    make_cold(waiter, place)
+    put(kept, 'k' .. waiter, place + 2e13, record .. ARGV[9])
+  else
+    put(place, 'q' .. waiter, presence, 'p' .. waiter, kept, 'k' .. waiter, place + 2e13, record .. ARGV[9])
+  end
   if not ticket then put(noted(arrival), '#q') end
 end
 if grace == 0 then wake(free) end
@@ -109,4 +117,5 @@ for _, holder in ipairs(presence_ms == 0 and range(1e12, 9.999e12) or {}) do
   end
 end
 local left = ends and tonumber(ends) - now or -1
-return {0, rank, ahead, held, noted(mean) or -1, left, grace, now, holders, own, own_expiry, replicas}
+local stands = presence_ms ~= 0 and place or 0
+return {0, rank, ahead, held, noted(mean) or -1, left, grace, now, holders, stands, own, own_expiry, replicas}
