@@ -160,9 +160,25 @@ class BodyPlace:
 
     async def until_taken(self, pause: Callable[[], Awaitable[object]], *, or_full: bool = False) -> None:
         """Want the place until it is taken, or bodies have all if `or_full`; `pause` waits for a call."""
+        was_called = self.wants
         self.want()
         while not self.taken and not (or_full and self.full):
             await pause()
+        if or_full and not self.taken and not was_called:
+            self._call_others()
+
+    def _call_others(self) -> None:
+        """Let others that are present for the lock see that bodies have all places.
+
+        Otherwise those who wait in another worker would have to wait until each of them had been woken.
+        """
+        with _mutex:
+            waiting = (body for need in self._needs for body in need.waiting)
+            fellows = [body for body in waiting if body.lock == self.lock and body.present]
+            called = [body for body in fellows if not body.wants and not body.taken]
+            for body in called:
+                body.wants = True
+        _tell(called)
 
     def take_now(self) -> None:
         """For who has the mutex, and knows that there is one."""

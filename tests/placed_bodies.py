@@ -1,4 +1,7 @@
-"""Activities of all kinds that note when their bodies ran, and wait for a cue if told to. Process pools import it."""
+"""Activities of all kinds that note when their bodies ran, and wait for a cue if told to.
+
+Process pools import it.
+"""
 
 import asyncio
 import contextlib
@@ -38,8 +41,7 @@ def in_coroutine(name: str) -> Callable[..., Any]:
     async def body(scene: str, name: str, cue: str = "") -> int:
         began = begin(scene, name)
         await asyncio.sleep(STEP)
-        while not is_cued(scene, cue):
-            await asyncio.sleep(STEP)
+        await until(lambda: is_cued(scene, cue), f"the cue {cue}", 60)
         note(scene, "done", name, began, time.monotonic())
         return activity.info().attempt
 
@@ -90,7 +92,7 @@ SYNC = (plain_sync, locked_sync, locked_or_fail_sync)
 async def a_worker(
     stage: Stage, way: str, queue: str, *, kind: Kind | None = None, **options: Any
 ) -> AsyncIterator[Worker]:
-    """A worker without workflows, with a plugin or a plain interceptor; `kind` says in what sync bodies run."""
+    """A worker without workflows, with a plugin or a plain interceptor; sync bodies run as `kind` says."""
     client = await Client.connect(
         stage.temporal.address, plugins=[LockPlugin(stage.settings)] if way == "plugin" else []
     )
@@ -113,7 +115,7 @@ async def a_worker(
 
 
 async def call(
-    stage: Stage, queue: str, what: str, name: str, cue: str = "", heartbeat: float | None = None
+    stage: Stage, queue: str, what: str, name: str, cue: str = "", *, heartbeat: float | None = None
 ) -> ActivityHandle[Any]:
     """Start an activity without a workflow."""
     return await stage.client.start_activity(

@@ -167,7 +167,7 @@ def test_safe_to_use_from_several_threads() -> None:
     at_once, most, mutex = [0], [0], threading.Lock()
 
     def work(seed: int) -> None:
-        chance = random.Random(seed)
+        chance = random.Random(seed)  # noqa: S311 - no secret
         for ticket in range(100):
             body = BodyPlace(*(worker, threads)[: 1 + seed % 2])
             called = threading.Event()

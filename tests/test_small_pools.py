@@ -34,7 +34,7 @@ def small_pool(kinds: dict[str, Kind], of: str, size: int = 1) -> Iterator[Kind]
 async def test_no_lock_is_held_before_its_body_can_begin(
     stage: Stage, kinds: dict[str, Kind], way: str, of: str
 ) -> None:
-    """While its pool is busy a waiter does not hold its lock, heartbeats, and runs once when there is room."""
+    """While its pool is busy a waiter holds no lock, heartbeats, and runs once when there is room."""
     narrow, wide = stage.task_queue, f"wide-{stage.task_queue}"
     with small_pool(kinds, of) as kind:
         async with (
@@ -159,7 +159,7 @@ async def test_the_sdk_warns_of_a_small_pool(
 async def test_a_cancelled_activity_goes_as_it_does_without_locks(
     stage: Stage, kinds: dict[str, Kind]
 ) -> None:
-    """A sync activity that is cancelled before it has a thread runs when there is one, and sees the cancel."""
+    """A sync activity that is cancelled before it has a thread runs when there is one, as without locks."""
     queue = stage.task_queue
     with small_pool(kinds, "thread") as kind:
         async with a_worker(stage, "interceptor", queue, kind=kind, max_concurrent_activities=4):

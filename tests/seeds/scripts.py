@@ -264,4 +264,19 @@ IN_SCRIPTS: tuple[Bug, ...] = (
         "noted(lease_ms), '#L'",
         f"{_FAILOVER}a_short_lease_does_not_shorten_the_grace",
     ),
+    # who cannot use a grant now
+    bug(
+        "one that asks to be parked is granted the lock",
+        _ACQUIRE,
+        "if grace == 0 and free > rank and presence_ms >= 0 then",
+        "if grace == 0 and free > rank then",
+        f"{_LINE}who_cannot_use_a_grant_stands_in_line_parked",
+    ),
+    bug(
+        "one that asks to be parked stays present",
+        _ACQUIRE,
+        "if presence_ms < 0 then",
+        "if false then",
+        f"{_LINE}who_cannot_use_a_grant_passes_a_call_on",
+    ),
 )

@@ -5,6 +5,7 @@ from .bug import Bug, bug
 _REQUEST, _KEEPER, _RENEWING, _GUARD, _LEASE, _ACQUISITION, _WAITING = (
     f"{name}.py" for name in ("request", "keeper", "renewing", "guard", "lease", "acquisition", "waiting")
 )
+_PLACES, _BODY_PLACES = "places.py", "worker/body_places.py"
 _ATTEMPT, _BODIES, _SLOTS, _FAILURES, _INTERCEPTOR = (
     f"worker/{name}.py" for name in ("attempt", "bodies", "slots", "failures", "interceptor")
 )
@@ -273,6 +274,112 @@ IN_WORKER: tuple[Bug, ...] = (
         "self._limit + self._room.without_place - self._issued, 0)",
         "self._limit + self._room.without_place, 0)",
         "test_slots.py::test_limit_holds_without_waiters",
+    ),
+    # places for bodies
+    bug(
+        "a request that is denied keeps the place for its body",
+        _REQUEST,
+        "            if has_place:  # one",
+        "            if False:  # one",
+        "test_waiting_places.py::test_a_place_for_a_busy_lock_is_asked_for_once",
+    ),
+    bug(
+        "a waiter without a place stays in the way of those in other workers",
+        _REQUEST,
+        "until_taken(pause, or_full=self._present)",
+        "until_taken(pause)",
+        "test_waiting_places.py::test_all_that_are_present_are_parked_by_one_call",
+    ),
+    bug(
+        "each waiter without a place has to be woken before others are",
+        _PLACES,
+        "if or_full and not self.taken and not was_called:",
+        "if False:",
+        "test_waiting_places.py::test_all_that_are_present_are_parked_by_one_call",
+    ),
+    bug(
+        "a full worker is taken for a busy lock",
+        _REQUEST,
+        "await until_place(self._terms, self._claim.lock, self._hot_until)",
+        "pass",
+        "test_waiting_places.py::test_without_waiting_for_the_lock_it_waits_for_a_place",
+    ),
+    bug(
+        "a grant that came to light without a place for the body is kept",
+        _REQUEST,
+        "        if not body.take():\n",
+        "        if False:\n",
+        "test_waiting_places.py::test_what_was_granted_unknown_to_us_is_given_back_without_a_place",
+    ),
+    bug(
+        "the last in line gets the place for a body",
+        _PLACES,
+        "body.ticket < first[line].ticket",
+        "body.ticket > first[line].ticket",
+        "test_places.py::test_waiters_for_a_lock_go_in_the_order_of_its_line",
+    ),
+    bug(
+        "everybody asks when a place is free, and not only the foremost",
+        _PLACES,
+        "if body.wants and body.free > before:",
+        "if body.wants and body.free > 0:",
+        "test_places.py::test_only_as_many_are_called_as_can_be_granted",
+    ),
+    bug(
+        "a place is given back while another lock is held",
+        _PLACES,
+        "if not self.taken or (denied and self._running):",
+        "if not self.taken:",
+        "test_places.py::test_a_body_that_holds_a_lock_keeps_its_place_when_another_lock_is_busy",
+    ),
+    bug(
+        "activities without locks take no place in their worker",
+        _BODY_PLACES,
+        "if self._worker is not None and not info.is_local:",
+        "if False:",
+        "test_body_permits.py::test_waiters_are_granted_no_more_than_there_are_permits",
+    ),
+    bug(
+        "activities without locks take no place in their executor",
+        _BODY_PLACES,
+        "if (executor := _places_of(input.executor)) is not None:",
+        "if False:",
+        "test_small_pools.py::test_a_free_lock_is_not_taken_without_a_thread[plugin]",
+    ),
+    bug(
+        "each worker counts the threads of a shared executor for itself",
+        _BODY_PLACES,
+        "return _executors.setdefault(executor, Places(size))",
+        "return Places(size)",
+        "test_small_pools.py::test_workers_that_share_a_pool",
+    ),
+    bug(
+        "nobody heartbeats for an activity that a waiter went before",
+        _BODY_PLACES,
+        "if every and outbound is not None and not place.taken:",
+        "if False:",
+        "test_body_permits.py::test_one_that_a_waiter_went_before_heartbeats",
+    ),
+    bug(
+        "waiters take all permits of a worker without workflows",
+        _INTERCEPTOR,
+        "self._of_workers.look(self, activity.info())",
+        "pass",
+        "test_worker_size.py::test_half_of_the_permits_without_workflows[worker-context]",
+    ),
+    bug(
+        "all permits of a worker that cannot be found are taken",
+        "worker/worker_size.py",
+        "if not self._known:",
+        "if False:",
+        "test_worker_size.py::test_a_worker_that_cannot_be_found",
+    ),
+    bug(
+        "the plugin hides that the executor is too small",
+        _SLOTS,
+        "if isinstance(threads, int) and threads < limit:",
+        "if False:",
+        "test_small_pools.py::test_the_sdk_warns_of_a_small_pool[50-True-plugin]",
     ),
     # what is refused, and how it is told
     bug(
