@@ -129,6 +129,7 @@ class Scene:
         except BaseException:
             with contextlib.suppress(BaseException):  # what failed first says more
                 await asyncio.wait_for(worker.close(), CLOSES_WITHIN)
+            await worker.store.close()
             raise
         await in_time(worker.close(), "a worker closes", CLOSES_WITHIN)
 

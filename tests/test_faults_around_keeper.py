@@ -23,6 +23,7 @@ ALWAYS = 1_000_000
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
 Fault = Callable[[ThreadOf], contextlib.AbstractContextManager[object]]
