@@ -46,7 +46,7 @@ class LoopThread:
             try:
                 self._thread.start()
             except BaseException:
-                self._runner.close()
+                self.loop.close()  # nothing ran in it
                 raise
         except Exception as error:
             raise NoThreadError(str(error)) from error
@@ -75,7 +75,10 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            while not self._ending and threading.get_native_id() != self._started_from:
+            if threading.get_native_id() == self._started_from:
+                self.loop.close()  # a green thread, see `start`
+                return
+            while not self._ending:
                 try:
                     self.loop.run_forever()
                 except Exception:

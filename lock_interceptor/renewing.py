@@ -46,6 +46,7 @@ class Renewals:
         self._mutex = threading.Lock()
         # with the mutex only
         self._thread: LoopThread | None = None
+        self._failing = False
         self._fresh: dict[Hold, contextvars.Context] = {}
         self._pick_up_at = math.inf
         self._tasks: dict[Hold, asyncio.Task[None]] = {}
@@ -153,8 +154,11 @@ class Renewals:
                 if at < self._pick_up_at:
                     self._running().loop.call_soon_threadsafe(self._pick_up, at)
                     self._pick_up_at = at
+                    self._failing = False
         except NoThreadError as error:
-            telemetry.renewing_failed(error.__cause__ or error)
+            first, self._failing = not self._failing, True
+            if first:  # of many tries in a row
+                telemetry.renewing_failed(error.__cause__ or error)
 
     # -- in the thread
 

@@ -69,7 +69,8 @@ class Watchdog:
             overdue = lease.remaining - hold.length / 2
             if overdue <= 0:
                 self._renewals.attend()
-            next_look = min(next_look, overdue if overdue > 0 else lease.remaining)
+            # several times until the end: what failed just now may work in a moment
+            next_look = min(next_look, overdue if overdue > 0 else max(lease.remaining / 2, 0.01))
         if self._holds:
             self._timer = self._loop.call_later(max(next_look, 0.001), self._look)
 

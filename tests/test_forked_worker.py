@@ -24,15 +24,12 @@ environment = LockedActivityEnvironment(RedisLockStore(settings), settings)
 @activity.defn
 @needs_lock(key=lambda who, forks: who)
 async def body(who, forks):
-    ends = set()
-    while len(ends) < 3:  # until there is a thread that renews
-        current_lease().raise_if_lost()
-        ends.add(current_lease().end)
-        await asyncio.sleep(0.02)
-    if forks:
+    if forks:  # now, when nobody has begun to renew
         # as a pool does that was made before: the child is no part of this attempt
         contextvars.Context().run(multiprocessing.get_context("fork").Process(target=in_child).start)
-    await asyncio.sleep(60)
+    while True:
+        current_lease().raise_if_lost()
+        await asyncio.sleep(0.02)
 
 def in_child():
     asyncio.run(environment.run(body, "child", False))

@@ -110,7 +110,7 @@ async def test_a_renewal_that_a_release_overtakes(store: FlakyStore, keeper: Lea
     """The store's "not held" is no loss when the lock has just been given back, and is not called one."""
     lost: list[Hold] = []
     hold = await grant(store, lost)
-    began, go_on = threading.Event(), threading.Event()
+    began, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
     renew = store.renew
 
     async def slow(claim: Claim, *, lease: timedelta) -> bool:
@@ -118,12 +118,21 @@ async def test_a_renewal_that_a_release_overtakes(store: FlakyStore, keeper: Lea
         go_on.wait(10)  # so that no cancellation can reach it
         return await renew(claim, lease=lease)
 
-    store.renew = slow  # type: ignore[method-assign]
+    release = store.release
+
+    async def slow_answer(claim: Claim) -> bool:
+        answer = await release(claim)
+        go_on.set()
+        # whatever follows from the renewal comes before what follows from this answer
+        keeper._renewals.call_soon(renewed.set)  # noqa: SLF001 - nothing else tells when that is done
+        await asyncio.to_thread(renewed.wait, 10)
+        return answer
+
+    store.renew, store.release = slow, slow_answer  # type: ignore[method-assign]
     with capture_logs() as logs:
         keeper.keep(hold)
         await until(began.is_set, "a renewal")
         assert await keeper.give_back(hold, 10) is True
-        go_on.set()
         await keeper.close()
     assert not lost
     assert "lock.lost" not in [entry["event"] for entry in logs]
@@ -142,8 +151,9 @@ async def test_giving_back_is_bounded(keeper: LeaseKeeper, store: FlakyStore) ->
     assert await holders(store, hold) == 0
 
 
+@pytest.mark.parametrize("parked", [False, True])
 async def test_a_late_release_leaves_the_next_attempt_its_place(
-    store: FlakyStore, keeper: LeaseKeeper
+    store: FlakyStore, keeper: LeaseKeeper, *, parked: bool
 ) -> None:
     """Who gives back what had ended already does not take its next attempt out of the line."""
     hold = await grant(store, [])
@@ -151,6 +161,8 @@ async def test_a_late_release_leaves_the_next_attempt_its_place(
     other, following = new_claim(hold.claim.lock), replace(hold.claim, owner="next")
     await store.acquire(other, lease=timedelta(seconds=60))
     await store.acquire(following, lease=timedelta(seconds=60), queueing=QUEUEING)
+    if parked:
+        await store.park(following, keep=timedelta(seconds=60))
     assert await answered(keeper.release(hold)) is False
     assert [waiter.waiter for waiter in (await store.inspect(other.lock)).waiters] == [following.waiter]
 

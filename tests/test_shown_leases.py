@@ -59,6 +59,12 @@ def test_follows_renewals_and_losses() -> None:
 
 def test_a_late_renewal_does_not_undo_a_loss() -> None:
     """The thread that renews and the one that finds the loss may write at the same moment."""
+    ours = lease()
+    carried = ours.for_other_process()
+    with ShownLeases([ours]) as shown, ShownLeases.watched(shown.path, [carried]):
+        ours.lose("gone")
+        shown._show(1, clock() + 600)  # noqa: SLF001 - a renewal that had looked just before
+        assert carried.lost
     for _ in range(50):
         ours = lease()
         carried = ours.for_other_process()

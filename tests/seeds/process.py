@@ -36,7 +36,7 @@ IN_PROCESS: tuple[Bug, ...] = (
         _WATCHDOG,
         "                self._renewals.attend()\n",
         "                pass\n",
-        f"{_AROUND_KEEPER}the_thread_that_renews",
+        "test_renewing_thread.py::test_a_watchdog_starts_it",
     ),
     bug(
         "a thread counts as started before it was",
@@ -45,14 +45,14 @@ IN_PROCESS: tuple[Bug, ...] = (
         "                    self._pick_up_at = at\n",
         "                    self._pick_up_at = at\n"
         "                    self._running().loop.call_soon_threadsafe(self._pick_up, at)\n",
-        f"{_AROUND_KEEPER}the_thread_that_renews",
+        "test_renewing_thread.py::test_the_next_hold_starts_it",
     ),
     bug(
         "an exit that a task raises ends the thread that renews",
         _THREAD,
         "                except Exception:\n                    raise  # the loop itself is broken\n",
         "                except BaseException:\n                    raise\n",
-        f"{_AROUND_KEEPER}the_thread_that_renews",
+        "test_renewing_thread.py::test_what_a_callback_raises",
     ),
     bug(
         "the event loop of the thread is made by whatever policy is set",
@@ -73,7 +73,7 @@ IN_PROCESS: tuple[Bug, ...] = (
         _RENEWING,
         "thread, held = self._thread, bool(self._fresh or self._tasks)",
         "thread, held = self._thread, False",
-        f"{_AROUND_KEEPER}close_while_held",
+        "test_renewing_thread.py::test_close_leaves_it_to_those_who_hold",
     ),
     bug(
         "a loss is logged before the body is told",
@@ -126,10 +126,10 @@ IN_PROCESS: tuple[Bug, ...] = (
         "test_shown_leases.py::test_a_late_renewal_does_not_undo_a_loss",
     ),
     bug(
-        "a request that was cancelled on its way counts as one that never was",
-        "request.py",
-        "        except BaseException:  # a cancellation, too: the request may be on its way\n",
-        "        except Exception:\n",
+        "a request that was never answered counts as one that never was",
+        _KEEPER,
+        "        if hold.echo_possible or not hold.lease.token:\n",
+        "        if hold.echo_possible and hold.lease.token:\n",
         _OVERTAKEN.replace("leaves", "parks"),
         _OVERTAKEN,
     ),

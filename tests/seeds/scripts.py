@@ -131,8 +131,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "the rank is forgotten: a newcomer overtakes who waits",
         _ACQUIRE,
-        "free > rank then",
-        "free > 0 then",
+        "free > rank and",
+        "free > 0 and",
         f"{_LINE}a_newcomer_overtakes_nobody",
     ),
     bug(
@@ -275,8 +275,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "one that asks to be parked stays present",
         _ACQUIRE,
-        "if presence_ms < 0 then",
-        "if false then",
+        "if presence_ms > 0 then\n    attempts",
+        "if true then\n    attempts",
         f"{_LINE}who_cannot_use_a_grant_passes_a_call_on",
     ),
 )

@@ -127,7 +127,7 @@ IN_WORKER: tuple[Bug, ...] = (
         _KEEPER,
         "claim = _without_place(hold.claim) if hold.lease.token else hold.claim",
         "claim = hold.claim",
-        f"{_TEST_KEEPER}a_late_release_leaves_the_next_attempt_its_place",
+        f"{_TEST_KEEPER}a_late_release_leaves_the_next_attempt_its_place[True]",
     ),
     bug(
         "what was held is not given back again after a request that was not answered",
