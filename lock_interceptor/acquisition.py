@@ -61,6 +61,11 @@ class Acquisition:
             for left in request.abandon(keep_place=keep_place, at_once=at_once)
         ]
 
+    def report(self) -> None:
+        """Log what the requests came to, when all is done that they say."""
+        for request in self._requests:
+            request.report()
+
 
 def _still_held(hold: Hold) -> Hold:
     if hold.lease.lost:

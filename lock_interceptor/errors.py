@@ -2,7 +2,7 @@
 
     LockError
     ├── LockConfigurationError   a mistake in code or settings; never retried
-    ├── LockBusy                 on_conflict="fail" and the lock was not free; never retried
+    ├── LockBusy                 on_conflict="fail" and somebody else has the lock; never retried
     ├── LockNotAcquired          still waiting in line; retried, the place is kept
     ├── LockLost                 the lease ended while the body ran; retried
     └── LockStoreUnavailable     Redis did not answer; retried
@@ -32,11 +32,13 @@ class LockConfigurationError(LockError):
 
 
 class LockBusy(LockError):
-    """The lock was not free at once, and ``on_conflict="fail"`` was asked for."""
+    """Somebody else has the lock, or is next in line, and ``on_conflict="fail"`` was asked for."""
 
 
 class LockNotAcquired(LockError):
     """The lock was not free within the time that this attempt could wait.
+
+    With ``on_conflict="fail"`` also: only an earlier attempt of the same activity, or nobody, holds it.
 
     Attributes:
         retry_after: when the next attempt should come back, or None to leave that to the retry policy.

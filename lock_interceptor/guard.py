@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-import structlog
-
-from lock_interceptor import tracing
+from lock_interceptor import telemetry
 from lock_interceptor.acquisition import Acquisition
 from lock_interceptor.errors import LockLost, LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.hold import Hold
@@ -20,38 +17,10 @@ from lock_interceptor.places import BodyPlace
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockStore
 from lock_interceptor.terms import Attempt, Terms, Want
+from lock_interceptor.watchdog import Watchdog
 
-log = structlog.get_logger("lock_interceptor")
-
-
-class Loss:
-    """Brings the news that a lease is lost from the keeper's thread into the body's event loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._react: Callable[[], object] | None = None
-        self._happened = False
-
-    def fire(self) -> None:
-        """Say it; callable from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the matter with it
-            self._loop.call_soon_threadsafe(self._deliver)
-
-    def react(self, react: Callable[[], object]) -> None:
-        """Call this when it happens, or now if it has."""
-        self._react = react
-        if self._happened:
-            react()
-
-    def _deliver(self) -> None:
-        # once: a second lost lease must not cancel a body that is cleaning up
-        happened, self._happened = self._happened, True
-        if self._react is not None and not happened:
-            self._react()
-
-
-Body = Callable[[tuple[Lease, ...], Loss], Awaitable[Any]]
-"""What to run: it is told its leases, and where to hear of a loss."""
+Body = Callable[[tuple[Lease, ...], Watchdog], Awaitable[Any]]
+"""What to run: it is told its leases, and by whom it is interrupted when one of them is lost."""
 
 
 class Guard:
@@ -86,7 +55,7 @@ class Guard:
             LockLost: a lease ended before the body did; the body's own error is the cause.
             BaseException: whatever the body, `Attempt.check` or `Attempt.cancelled` raises.
         """
-        loss = Loss()
+        watchdog = self._keeper.watchdog()
         terms = Terms(
             store=self._store,
             keeper=self._keeper,
@@ -94,7 +63,7 @@ class Guard:
             attempt=attempt,
             interval=self._interval,
             max_wait=self._max_wait,
-            on_lost=loss.fire,
+            on_lost=watchdog.notify,
             body=place or BodyPlace(),
         )
         acquisition = Acquisition(wants, terms)
@@ -105,6 +74,9 @@ class Guard:
             at_once = isinstance(error, LockNotAcquired)
             await settle(acquisition.abandon(keep_place=attempt.keeps_place(), at_once=at_once))
             raise error from None
+        except GeneratorExit:  # a coroutine that is being closed must not wait for anything
+            acquisition.abandon(keep_place=False)
+            raise
         except BaseException as error:
             keep = isinstance(error, LockNotAcquired | LockStoreUnavailable | LockLost)
             # the error has to arrive before start-to-close, also when the store does not answer
@@ -113,19 +85,25 @@ class Guard:
             await settle(
                 acquisition.abandon(keep_place=keep, at_once=at_once), min(max(left, 0) / 2, CLEAN_UP_SECONDS)
             )
+            acquisition.report()
             raise
         leases = tuple(hold.lease for hold in holds)
         token = held_leases.set(leases)
         try:
-            result = await body(leases, loss)
+            with watchdog.watching(holds):
+                result = await body(leases, watchdog)
         except asyncio.CancelledError:
             # from outside: the attempt is over, and what it lost does not matter any more
             await self._release(holds)
             raise
+        except GeneratorExit:  # as above
+            for hold in holds:
+                self._keeper.release(hold)
+            raise
         except BaseException as error:
             lost = _first_lost(leases)
             await self._release(holds)
-            if lost is None or isinstance(error, LockLost):
+            if lost is None or isinstance(error, LockLost) or not isinstance(error, Exception):
                 raise
             raise _lost(lost) from error
         finally:
@@ -143,10 +121,8 @@ class Guard:
             given_back = await self._keeper.give_back(hold, until - clock())
             if given_back is False:
                 gone = hold.lease
-                gone.lose("the store no longer knew of it when it was given back")
             elif given_back:
-                log.debug("lock.released", **hold.facts())
-                tracing.event("lock.released", lock=hold.lease.label, token=hold.lease.token)
+                telemetry.released(hold.claim, hold.lease)
         return gone
 
 

@@ -5,7 +5,9 @@ Needs the standard library only, because workflow files import activity modules.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
@@ -51,6 +53,8 @@ class Lease:
         self._deadline = deadline
         self._final = expires >= deadline
         self._lost_because: str | None = None
+        self._show: Callable[[float], object] | None = None
+        self._read: Callable[[], float] | None = None
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "held"
@@ -64,7 +68,7 @@ class Lease:
     @property
     def expires_at(self) -> datetime:
         """When the lease ends unless it is renewed again, by this machine's wall clock, in UTC."""
-        return _wall(self._expires)
+        return _wall(self.end)
 
     @property
     def deadline(self) -> datetime:
@@ -73,12 +77,8 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease has ended: work done from now on is not protected by the lock.
-
-        In a process pool this is known for certain only at `deadline`, since the renewing happens in the
-        parent process: rely on the token there.
-        """
-        return self._lost_because is not None or clock() >= self._expires
+        """Whether the lease has ended: work done from now on is not protected by the lock."""
+        return self._lost_because is not None or clock() >= self.end
 
     def raise_if_lost(self) -> None:
         """Raise `LockLost` if the lease has ended; for loops in threaded and process activities.
@@ -94,7 +94,7 @@ class Lease:
         """Why the lease was lost, for messages."""
         if self._lost_because is not None:
             return self._lost_because
-        if self._final:
+        if self._final and (self._read is None or self.end >= self._deadline):
             return "schedule_to_close_timeout ran out"
         return "its lease ended before a renewal got through"
 
@@ -107,17 +107,39 @@ class Lease:
             return False
         self._expires = expires
         self._final = final
+        self._moved(expires)
         return True
 
     def lose(self, reason: str) -> None:
         """End the lease now. For the keeper."""
         if self._lost_because is None:
             self._lost_because = reason
+            self._moved(-math.inf)
+
+    @property
+    def end(self) -> float:
+        """When the lease ends, as a reading of `clock`. For the worker."""
+        return self._expires if self._read is None else self._read()
+
+    def show(self, show: Callable[[float], object] | None) -> None:
+        """Call this with the end of the lease whenever it moves, from whichever thread moves it.
+
+        It is ``-inf`` once the lease is lost. For a worker that shows the lease to another process.
+        """
+        self._show = show
+
+    def watch(self, read: Callable[[], float]) -> None:
+        """From now on the lease ends when this says. For the process to which a worker shows it."""
+        self._read = read
+
+    def _moved(self, end: float) -> None:
+        if self._show is not None:
+            self._show(end)
 
     @property
     def remaining(self) -> float:
         """Seconds until the lease ends by this machine's clock, 0 or less when it has."""
-        return self._expires - clock()
+        return self.end - clock()
 
     @property
     def until_deadline(self) -> float:
@@ -125,7 +147,7 @@ class Lease:
         return self._deadline - clock()
 
     def for_other_process(self) -> Lease:
-        """A copy that a process pool can carry: it cannot see renewals, so it knows the deadline only."""
+        """A copy that a process pool can carry. It knows the deadline only, until it can `watch`."""
         return Lease(
             self.name, self.token, self.slot, key=self.key, expires=self._deadline, deadline=self._deadline
         )

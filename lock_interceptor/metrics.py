@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
+from lock_interceptor.harmless import Harmless
+
 if TYPE_CHECKING:  # tools that only look at locks need not load the SDK
     from temporalio.common import (
         MetricAttributes,
@@ -97,10 +99,13 @@ def histogram_buckets(*, durations_as_seconds: bool = False) -> Mapping[str, Seq
     return {metric.name: bounds for metric in ALL if metric.kind == "histogram"}
 
 
+_harmless = Harmless("the metric meter")
+
+
 class Recorder:
     """Counts what happens to one lock name under one activity type. Without a meter it counts nothing.
 
-    Safe to use from several threads.
+    Safe to use from several threads. None of its methods raises, whatever the meter does.
     """
 
     def __init__(self, meter: MetricMeter | None = None, lock_name: str = "") -> None:
@@ -116,22 +121,25 @@ class Recorder:
         self._levels: dict[Metric, int] = {}
         self._lock = threading.Lock()
         if meter is not None:
-            self._create(meter, {"lock_name": lock_name})
+            with _harmless:
+                self._create(meter, {"lock_name": lock_name})
 
     def count(self, metric: Metric, *, reason: str | None = None) -> None:
-        """It happened once more."""
+        """Add one to a counter."""
         if counter := self._counters.get(metric):
-            counter.add(1, None if reason is None else {"reason": reason})
+            with _harmless:
+                counter.add(1, None if reason is None else {"reason": reason})
 
     def observe(self, metric: Metric, seconds: float) -> None:
-        """It took so long."""
+        """Record a duration in a histogram."""
         if histogram := self._histograms.get(metric):
-            histogram.record(timedelta(seconds=max(seconds, 0)))
+            with _harmless:
+                histogram.record(timedelta(seconds=max(seconds, 0)))
 
     def change(self, metric: Metric, by: int) -> None:
-        """There are so many more of them now."""
+        """Add to a gauge, or subtract with a negative number."""
         if gauge := self._gauges.get(metric):
-            with self._lock:
+            with _harmless, self._lock:
                 self._levels[metric] = level = self._levels.get(metric, 0) + by
                 gauge.set(level)
 

@@ -13,11 +13,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import structlog
-
-from lock_interceptor import metrics, tracing
+from lock_interceptor import telemetry
 from lock_interceptor import waiting as policy
-from lock_interceptor.errors import LockBusy, LockNotAcquired, LockStoreUnavailable
+from lock_interceptor.conflict import refusal
+from lock_interceptor.errors import LockNotAcquired, LockStoreUnavailable
 from lock_interceptor.hold import Hold, margin
 from lock_interceptor.keeper import settle
 from lock_interceptor.lease import Lease, clock
@@ -25,8 +24,6 @@ from lock_interceptor.pausing import NO_PLACE, setting, sleep, until_place
 from lock_interceptor.room import Seat
 from lock_interceptor.store import Granted, Queueing, Waiting
 from lock_interceptor.terms import Terms, Want, new_owner
-
-log = structlog.get_logger("lock_interceptor")
 
 MIN_LEASE = 0.2
 """Seconds of lease below which it is too late to start."""
@@ -55,6 +52,8 @@ class LockRequest:
         # it may be granted the lock there; otherwise it is parked, for want of a place for its body
         self._present = False
         self._was_sent_away = False
+        # what it was told last, and in how many seconds it comes back
+        self._yields: tuple[Waiting, float] | None = None
         # a request was not answered, and may yet be executed
         self._echo_possible = False
 
@@ -62,7 +61,7 @@ class LockRequest:
         """Wait in line until the lock is granted.
 
         Raises:
-            LockBusy: it is not free, and the activity does not want to wait.
+            LockBusy: somebody else holds it, and the activity does not want to wait.
             LockNotAcquired: the attempt has waited as long as it may, or had better come back later.
             LockStoreUnavailable: the store has not answered for as long.
             BaseException: whatever `Attempt.check` raises.
@@ -79,15 +78,12 @@ class LockRequest:
             seat = room.enter(turn, stays=self._stays, guessed=guessed, body=self._terms.body)
         if seat is None:
             raise self._sent_away(state)
-        self._claim.metrics.change(metrics.WAITING, 1)
         try:
-            place, held = state.ahead + 1, state.held
-            log.info("lock.waiting", place=place, held=held, **self._facts())
-            tracing.event("lock.waiting", lock=str(self._claim.lock), place=place, held=held)
+            telemetry.waiting(self._claim, state)
             await self._wait_on(seat, state)
         finally:
-            self._claim.metrics.change(metrics.WAITING, -1)
             room.leave(seat)
+            telemetry.waiting_ended(self._claim)
 
     async def ask(self) -> Waiting | None:
         """Ask until the store answers: an outage is waited out like a busy lock. None when granted.
@@ -104,15 +100,14 @@ class LockRequest:
             try:
                 return await self._ask_once()
             except LockStoreUnavailable as error:
-                self._echo_possible = True
-                self._claim.metrics.count(metrics.STORE_ERRORS)
+                telemetry.request_failed(self._claim)
                 self._terms.attempt.check()
                 if self._hot_until - clock() <= delay:
                     raise LockStoreUnavailable(
                         f"lock {self._claim.lock}: {error}", policy.AT_ONCE
                     ) from error.__cause__
                 if not told:  # once, however often it tries: hundreds may be waiting
-                    log.warning("lock.store_unavailable", error=str(error), **self._facts())
+                    telemetry.store_unavailable(self._claim, error)
                 told = True
             await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 - spreads load, hides nothing
             delay = min(delay * 2, MAX_OUTAGE_DELAY)
@@ -122,7 +117,7 @@ class LockRequest:
         hold, self.hold = self.hold, None
         if hold is None:
             return []
-        self._claim, self._echo_possible = replace(self._claim, owner=new_owner()), False
+        self._claim, self._echo_possible = replace(self._claim, owner=new_owner(self._claim.waiter)), False
         return [self._terms.keeper.step_back(hold, self._queueing.keep)]
 
     def abandon(self, *, keep_place: bool, at_once: bool) -> list[asyncio.Task[Any]]:
@@ -188,8 +183,10 @@ class LockRequest:
             answer = await self._terms.store.acquire(
                 claim, lease=timedelta(seconds=length), queueing=None if want.fail_fast else queueing
             )
-        except LockStoreUnavailable:
-            body.give_back(denied=True)
+        except BaseException as error:  # a cancellation, too: the request may be on its way
+            self._echo_possible = True
+            if isinstance(error, LockStoreUnavailable):
+                body.give_back(denied=True)
             raise
         if isinstance(answer, Waiting):
             body.stand(claim.lock, answer.ticket, present=has_place)
@@ -198,7 +195,7 @@ class LockRequest:
             self._present = has_place
             if want.fail_fast:
                 self._asked = False
-                raise LockBusy(f"lock {claim.lock} is not free: {answer.held} of {claim.limit} held")
+                raise refusal(claim, answer, self._terms.until_deadline)
             self._in_line = True
             return answer
         hold = self._hold(answer, sent)
@@ -215,13 +212,11 @@ class LockRequest:
         body.run()
         self._terms.keeper.keep(hold)
         waited = clock() - self._terms.attempt.started
-        log.debug("lock.acquired", **hold.facts(), waited=round(waited, 3))
-        facts = {"lock": str(claim.lock), "token": answer.token, "slot": answer.slot}
-        tracing.event("lock.acquired", **facts, waited=round(waited, 3))
-        claim.metrics.count(metrics.GRANTED)
         # one that comes back to its place in line has waited since long before
         returned = answer.ticket and claim.party.attempt > 1
-        claim.metrics.observe(metrics.WAITED, self._terms.attempt.waited if returned else waited)
+        telemetry.acquired(
+            claim, hold.lease, waited=waited, waited_in_all=self._terms.attempt.waited if returned else waited
+        )
         return None
 
     def _hold(self, grant: Granted, sent: float) -> Hold:
@@ -249,12 +244,11 @@ class LockRequest:
 
     def _not_acquired(self, state: Waiting, delay: timedelta) -> LockNotAcquired:
         """The error to yield with: it says what whoever looks at the waiting activity wants to know."""
-        place, back_in = state.ahead + 1, delay.total_seconds()
-        log.info("lock.parked", place=place, back_in=back_in, **self._facts())
-        tracing.event("lock.parked", lock=str(self._claim.lock), place=place, back_in=back_in)
-        self._claim.metrics.count(metrics.PARKED)
+        self._yields = state, delay.total_seconds()
         why = policy.explain(self._claim.lock, self._claim.limit, state)
         return LockNotAcquired(why if self._present else f"{why}; {NO_PLACE}", delay)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"lock": str(self._claim.lock), **self._claim.party.as_dict()}
+    def report(self) -> None:
+        """Log that the attempt has yielded, if it has."""
+        if self._yields is not None:
+            telemetry.parked(self._claim, *self._yields)

@@ -48,6 +48,7 @@ class Party:
     """Activity type."""
     activity_id: str = ""
     attempt: int = 1
+    """A later one takes over the place in line; an earlier one that is still there changes nothing of it."""
     worker: str = ""
     """Identity of the worker."""
     since: int = 0
@@ -74,7 +75,8 @@ class Claim:
     """One acquisition of one lock: all operations name it.
 
     `owner` is single-use, made for this acquisition, and what all ownership is judged by. `waiter` is the
-    activity execution, the same for all its attempts: the place in line belongs to it.
+    activity execution, the same for all its attempts: the place in line belongs to it. An owner that begins
+    with the first 16 characters of its waiter is known as one of its attempts by who asks without queueing.
     """
 
     lock: LockId
@@ -137,6 +139,10 @@ class Waiting:
     """The three that have held it longest."""
     ticket: int = 0
     """What the line is sorted by, lower first; 0 if the claim does not stand in it."""
+    own: int = 0
+    """How many of those who hold it are attempts of the same waiter. Told to one that does not queue."""
+    own_expiry: timedelta | None = None
+    """Until the first of their leases ends if nobody renews it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +203,9 @@ class LockStore(Protocol):
         over. Without `queueing` nothing is queued, and nobody in line is overtaken. With a `queueing`
         without presence the claim stands in line parked and is not granted the lock; one that holds it, which
         an answer that got lost may hide, is told so.
+
+        Two attempts of a waiter may ask in turn, when the earlier one was stalled: the place is theirs for as
+        long as one of them is present. A grant to one leaves it to the other.
         """
         ...
 
@@ -208,7 +217,7 @@ class LockStore(Protocol):
         """Give back what the claim holds or, if that is nothing, leave the line.
 
         Then as many waiters are woken as there are free slots. False if it held nothing. Creates nothing,
-        and touches no other claim; not even the place in which the next attempt of its waiter stands.
+        and touches no other claim; not even the place in which another attempt of its waiter stands.
         """
         ...
 
@@ -216,8 +225,9 @@ class LockStore(Protocol):
         """Step aside but keep the place for `keep`.
 
         Gives back what the claim holds, and stays in line without being considered for a grant until the
-        waiter asks again. A place that a grant used up comes back; `ticket`, from `Granted`, says which it
-        was in case the store has forgotten the grant.
+        waiter asks again, or as another attempt of it is present. A place that a grant used up comes back;
+        `ticket`, from `Granted`, says which it was in case the store has forgotten the grant. Of two places
+        the waiter keeps the one further ahead.
         """
         ...
 

@@ -83,6 +83,9 @@ class Terms:
         return self.attempt.started + self.attempt.allowance.schedule_to_close - clock()
 
 
-def new_owner() -> str:
-    """An owner id: single-use, so that no late answer can be taken for another acquisition's."""
-    return secrets.token_hex(16)
+def new_owner(waiter: str) -> str:
+    """An owner id: single-use, so that no late answer can be taken for another acquisition's.
+
+    It begins like its waiter, so that an activity knows its own attempts among those who hold the lock.
+    """
+    return waiter[:16] + secrets.token_hex(8)

@@ -51,7 +51,8 @@ class LoadWorker:
         """Tell it something.
 
         ``hang``: whether bodies do not end. ``block``: the event loop, for so many seconds.
-        ``die in release``: at the next one, ``unsent``, ``sent`` or ``done``.
+        ``die in release``: at the next one, ``unsent``, ``sent`` or ``done``. Or one of its `TROUBLES`, for
+        so many seconds.
         """
         self.ending = self.ending or what == "die in release"
         self._orders.send((what, value))

@@ -21,18 +21,20 @@ from uuid import uuid4
 import history
 import structlog
 from fault_load_plan import LoadLock, Plan
+from fault_load_troubles import TROUBLES
 from history.hooks import VARIABLE
 from patience import Patient
 from redis_tools import until_answered
 
 from lock_interceptor import LockError, LockLost, LockNotAcquired, LockSettings, LockStoreUnavailable
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.redis_store import RedisLockStore
 from lock_interceptor.room import WaitingRoom
-from lock_interceptor.store import Claim, LockId
+from lock_interceptor.store import Claim, LockId, Party
 from lock_interceptor.terms import Want, new_owner
+from lock_interceptor.watchdog import Watchdog
 
 STEP = 0.01
 """Seconds between two looks of a threaded body at its lease."""
@@ -110,6 +112,8 @@ class _Worker:
                 time.sleep(value)  # noqa: ASYNC251 - that is what this is about
             elif order == "die in release":
                 self.die_in_release(value)
+            else:
+                TROUBLES[order](self.store, value)
             self.note("-", order.replace(" ", "-"))
 
     def note(self, lock: str, what: str) -> None:
@@ -125,13 +129,15 @@ class _Worker:
         task.set_name(str(number))
         threaded = self.plan.careless or number // len(self.plan.locks) % 2 == 1
         while not self.stopping:
-            waiter, done = uuid4().hex, False
+            waiter, done, attempt = uuid4().hex, False, 0
             while not done:
+                attempt += 1
                 claim = Claim(
                     lock=LockId(self.settings.application_name, lock.name),
-                    owner=new_owner(),
+                    owner=new_owner(waiter),
                     waiter=waiter,
                     limit=lock.limit,
+                    party=Party(attempt=attempt),
                 )
                 done = await self.attempt(lock, claim, threaded=threaded)
                 if not done and self.stopping:  # another process would go on with this place, were it one
@@ -146,7 +152,7 @@ class _Worker:
             self.guard.run(
                 [Want(claim=claim, lease=self.settings.lease)],
                 Patient(),
-                lambda leases, loss: self.body(lock, leases[0], loss, threaded=threaded),
+                lambda leases, watchdog: self.body(lock, leases[0], watchdog, threaded=threaded),
             ),
             name=_name(),
         )
@@ -169,7 +175,7 @@ class _Worker:
             return not isinstance(error, PASSING)
         return True
 
-    async def body(self, lock: LoadLock, lease: Lease, loss: Loss, *, threaded: bool) -> None:
+    async def body(self, lock: LoadLock, lease: Lease, watchdog: Watchdog, *, threaded: bool) -> None:
         """Write, work and write under a lease, as activities of both kinds do."""
         await self.write(lock, lease)
         self.note(lock.name, "began")
@@ -178,17 +184,17 @@ class _Worker:
             if threaded:
                 await asyncio.get_running_loop().run_in_executor(self.threads, self.in_thread, lease, end)
             else:
-                await self.stoppable(lease, loss, end)
+                await self.stoppable(lease, watchdog, end)
         finally:
             self.note(lock.name, "ended")
         await self.write(lock, lease)
 
-    async def stoppable(self, lease: Lease, loss: Loss, end: float) -> None:
+    async def stoppable(self, lease: Lease, watchdog: Watchdog, end: float) -> None:
         """Work in a coroutine, cancelled when the lease is lost."""
         work = asyncio.ensure_future(self.in_coroutine(end))
-        loss.react(work.cancel)
         try:
-            await work
+            with watchdog.interrupting(work.cancel):
+                await work
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task and not task.cancelling():

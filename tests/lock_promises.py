@@ -4,6 +4,7 @@ It knows nothing of how the scripts come to their answers. The numbers S1 to S10
 over a whole history, of which this is one step.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +22,14 @@ class Held(NamedTuple):
     slot: int
 
 
+class Seen(NamedTuple):
+    """An attempt that stands in line."""
+
+    number: int
+    left: int
+    """Ms of its presence."""
+
+
 @dataclass(frozen=True)
 class Records:
     """The content of a key at one time."""
@@ -28,6 +37,8 @@ class Records:
     holders: dict[str, Held] = field(default_factory=dict)
     tickets: dict[str, int] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
+    attempts: dict[str, dict[str, Seen]] = field(default_factory=dict)
+    """Of those that are present, by waiter and owner."""
     last_ticket: int = 0
     last_token: int = 0
     longest: int = 0
@@ -46,6 +57,13 @@ class Records:
 
         tokens, slots, kept, presences = kind("t"), kind("s"), kind("k"), kind("p")
         tickets = {**kind("q"), **{name: score - 10**13 for name, score in kind("c").items()}}
+        attempts: dict[str, dict[str, Seen]] = {}
+        for record in kind("i"):
+            waiter, *noted = record.partition("|")[0].split(":")
+            for owner, number, early in (re.split("[,=]", each) for each in noted):
+                left = -presences.get(waiter, 0) - int(early) - now
+                if left > 0:
+                    attempts.setdefault(waiter, {})[owner] = Seen(int(number), left)
         return cls(
             holders={
                 owner: Held(ends - now, tokens[owner], slots[owner])
@@ -56,6 +74,7 @@ class Records:
             present=frozenset(
                 name for name, ends in presences.items() if -ends > now and -kept[name] - 10**14 > now
             ),
+            attempts=attempts,
             last_ticket=book.get("q", 0),
             last_token=book.get("t", 0),
             longest=book.get("L", 0),
@@ -114,10 +133,24 @@ def _others(request: Request, before: Records, after: Records) -> Iterator[str]:
         if waiter != claim.waiter and after.tickets.get(waiter) != ticket:
             yield f"S9: the place of {waiter} was {ticket}, and is {after.tickets.get(waiter)}"
     own = after.tickets.get(claim.waiter)
-    if own is not None and own != before.tickets.get(claim.waiter, own):
-        yield f"S9: its own place was {before.tickets[claim.waiter]}, and is {own}"
+    was = before.tickets.get(claim.waiter)
+    if own is not None and was is not None and (own > was or (own < was and request.what != "park")):
+        yield f"S9: its own place was {was}, and is {own}"
     if not before.present - {claim.waiter} <= after.present:
         yield f"S9: {before.present} were present, and {after.present} are"
+    beside = later_beside(claim, before)
+    if len(beside) < 3 and not beside.items() <= after.attempts.get(claim.waiter, {}).items():
+        yield f"S9: {beside} stood in line beside it, and now {after.attempts.get(claim.waiter)} do"
+
+
+def later_beside(claim: Claim, records: Records) -> dict[str, Seen]:
+    """The other attempts of its waiter that are present, but for those that are over by this one."""
+    attempts = records.attempts.get(claim.waiter, {}) if claim.waiter in records.present else {}
+    return {
+        owner: seen
+        for owner, seen in attempts.items()
+        if owner != claim.owner and seen.number >= claim.party.attempt
+    }
 
 
 def _slots(after: Records) -> Iterator[str]:
@@ -152,7 +185,7 @@ def _granted(request: Request, before: Records, after: Records) -> Iterator[str]
         yield f"S9: {_first(request, before)} were before it, {len(before.holders)} held"
     if before.grace or before.primary not in {"", request.primary}:
         yield f"S2: granted under {request.primary}, after {before.primary}, with {before.grace} ms of grace"
-    if claim.waiter in after.tickets:
+    if claim.waiter in after.tickets and not later_beside(claim, before):
         yield "S9: it was granted, and is still in line"
 
 

@@ -45,7 +45,7 @@ def faults(members: Mapping[str, int]) -> list[str]:
 def _strays(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Records without the one that they belong to, or the other way round."""
     holders, present, parked = (set(kinds[kind]) for kind in "hqc")
-    described = sorted(member.partition("|")[0] for member in kinds["i"])
+    described = sorted(member.partition("|")[0].partition(":")[0] for member in kinds["i"])
     wanted = {"t": holders, "s": holders, "p": present, "k": present | parked}
     found = [
         f"{kind}: {sorted(kinds[kind])} where {sorted(owners)} belong"

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from lock_promises import Records, Request, broken
+from lock_promises import Records, Request, broken, later_beside
 from lock_records import faults
 from model_world import Beliefs, Call, Stored, World
 
@@ -47,6 +47,8 @@ class ModelledLock:
             idle = call.what == "release" and answer and not self.records(at).tickets
             assert not members or ttl + SLACK_MS >= max([60_000 if idle else 0, *self.edges(at)])
         self.count(_summary(call, answer, befores[0]))
+        if later_beside(call.claim, befores[0]):
+            self.count(f"{call.what} beside another attempt")
         self._believe(call, answer, befores[0])
         self.sent.append(call)
 

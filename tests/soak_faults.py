@@ -76,6 +76,16 @@ class Faults:
                 os.kill(worker.pid, signal.SIGSTOP)
             await asyncio.sleep(strike.seconds)
 
+    async def trouble_worker(self, strike: Strike, order: str) -> None:
+        """A worker makes trouble for itself.
+
+        It is noted as a fault of no process in particular: unlike one that is stopped, this worker has to
+        tell its bodies of their losses in time.
+        """
+        with self._victim(strike) as worker, self._run.fault(strike.kind.name):
+            worker.order(order, strike.seconds)
+            await asyncio.sleep(strike.seconds)
+
     async def change_version(self, _: Strike) -> None:
         """Replace all processes, one after the other: meanwhile some ask by the old limits and lease."""
         self._after = not self._after

@@ -27,6 +27,10 @@ def _trouble(provoke: troubles.Trouble) -> Injection:
     return lambda faults, strike: faults.trouble(strike, provoke)
 
 
+def _of_worker(order: str) -> Injection:
+    return lambda faults, strike: faults.trouble_worker(strike, order)
+
+
 def _refuse(net: Any) -> None:
     net.refuse()
     net.cut()
@@ -36,6 +40,11 @@ INJECTIONS: dict[str, Injection] = {
     "worker killed": Faults.kill_worker,
     "worker stopped for a moment": Faults.stop_worker,
     "worker stopped for long": Faults.stop_worker,
+    "keeper hangs for a moment": _of_worker("keeper hangs"),
+    "keeper hangs for long": _of_worker("keeper hangs"),
+    "keeper dies": _of_worker("keeper dies"),
+    "keeper stays dead": _of_worker("keeper dies"),
+    "log breaks": _of_worker("log breaks"),
     "limits and lease changed": Faults.change_version,
     "SCRIPT FLUSH": _order("SCRIPT", "FLUSH"),
     "CLIENT KILL normal": _order("CLIENT", "KILL", "TYPE", "normal"),

@@ -49,6 +49,15 @@ class Machine(ModelledLock, RuleBasedStateMachine):
         for who in order[:3]:
             self.ask(who=who, how="this attempt", limit=limit, lease=30.0, presence=4.0, keep=20.0)
 
+    @precondition(lambda self: self.records(0).holders)
+    @rule(who=waiters, limit=limits, what=st.sampled_from(["release", "park"]), later=st.booleans())
+    def two_at_once(self, *, who: int, limit: int, what: str, later: bool) -> None:
+        """The next attempt asks, the one before it does not know that it is over, and one of them goes."""
+        for how in ("this attempt", "next attempt", "late"):
+            self.ask(who=who, how=how, limit=limit, lease=5.0, presence=4.0, keep=20.0)
+        self.send(Call(what, self._claim(who, limit, self.attempts[who] - (not later))))
+        self.look()
+
     @precondition(lambda self: self.last_token)
     @rule(who=waiters, whose=whose, lease=leases)
     def renew(self, who: int, whose: str, lease: float) -> None:
@@ -150,7 +159,8 @@ class Machine(ModelledLock, RuleBasedStateMachine):
 
     def _claim(self, who: int, limit: int, attempt: int) -> Claim:
         attempt = max(attempt, 0)
-        party = Party(workflow=f"workflow{who}", attempt=attempt)
+        # two of them in turn have the same number, as if nobody knew which one is the later
+        party = Party(workflow=f"workflow{who}", attempt=attempt // 2)
         owner, priority = f"owner{who}.{attempt}", PRIORITIES[who]
         return Claim(
             lock=self.lock,

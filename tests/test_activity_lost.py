@@ -48,11 +48,16 @@ async def next_attempt_succeeds(loss: Loss, handle: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [("async", {}), ("thread", {"heartbeats": True}), ("thread", {"asks_lease": True})],
-    ids=["async", "thread that heartbeats", "thread that asks"],
+    [
+        ("async", {}),
+        ("thread", {"heartbeats": True}),
+        ("thread", {"asks_lease": True}),
+        ("process", {"asks_lease": True}),
+    ],
+    ids=["async", "thread that heartbeats", "thread that asks", "process that asks"],
 )
 async def test_body_is_stopped(loss: Loss, kinds: dict[str, Kind], name: str, how: dict[str, bool]) -> None:
-    """A coroutine is cancelled; a thread is told at its next heartbeat, or when it asks its lease."""
+    """A coroutine is cancelled; a thread is told at its next heartbeat, and all others when they ask."""
     stage, kind = loss.stage, kinds[name]
     async with stage.worker(kind=kind):
         handle = await stage.start(kind, stage.play(waits=True, **how), heartbeat=20)
@@ -67,8 +72,8 @@ async def test_body_is_stopped(loss: Loss, kinds: dict[str, Kind], name: str, ho
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [("async", {"swallows": True}), ("thread", {}), ("process", {"heartbeats": True, "asks_lease": True})],
-    ids=["async that swallows", "thread that asks nothing", "process"],
+    [("async", {"swallows": True}), ("thread", {}), ("process", {"heartbeats": True})],
+    ids=["async that swallows", "thread that asks nothing", "process that asks nothing"],
 )
 async def test_body_that_runs_on(loss: Loss, kinds: dict[str, Kind], name: str, how: dict[str, bool]) -> None:
     """What cannot be stopped runs to its end, and what it returns then is not taken for a success."""

@@ -64,7 +64,7 @@ def test_needs_lock_and_lease_are_documented() -> None:
     """Each argument of the decorator and each attribute of a lease has its place, and no other."""
     arguments = [name for name in inspect.signature(lock_interceptor.needs_lock).parameters if name != "fn"]
     public = {name for name in dir(Lease) if not name.startswith("_")} | {"name", "key", "token", "slot"}
-    internal = {"extend", "lose", "for_other_process"}
+    internal = {"extend", "lose", "end", "show", "watch", "for_other_process"}
 
     assert [code(row[0])[0] for row in rows(section(REFERENCE, "`needs_lock`"))] == arguments
     named = {each.rstrip("()") for row in rows(section(REFERENCE, "`Lease`")) for each in code(row[0])}

@@ -1,6 +1,7 @@
 """`Guard`: one attempt under its locks, when answers get lost or leases end too early."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -13,13 +14,14 @@ from stage import until
 from structlog.testing import capture_logs
 
 from lock_interceptor import LockBusy, LockLost, LockNotAcquired, LockStoreUnavailable, current_lease
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Granted, LockId, LockState, Waiting
 from lock_interceptor.terms import Want
 from lock_interceptor.waiting import Allowance
+from lock_interceptor.watchdog import Watchdog
 
 LEASE = timedelta(seconds=2)
 ALWAYS = 1_000_000
@@ -61,7 +63,7 @@ async def until_idle(store: FlakyStore, name: str = "lock") -> None:
     await until(idle, "an idle lock")
 
 
-async def body(leases: tuple[Lease, ...], loss: Loss) -> str:
+async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> str:
     """What runs under the lock."""
     assert all(not lease.lost for lease in leases)
     return current_lease().label
@@ -72,7 +74,7 @@ async def test_lost_answer(guard: Guard, store: FlakyStore) -> None:
     store.after["acquire"] = 2
     tokens = []
 
-    async def noting(leases: tuple[Lease, ...], loss: Loss) -> None:
+    async def noting(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
         tokens.extend(holder.token for holder in (await state(store)).holders)
         tokens.extend(lease.token for lease in leases)
 
@@ -126,7 +128,7 @@ async def test_cancelled_before_the_body(guard: Guard, store: FlakyStore) -> Non
     """The body of an attempt that was cancelled in the meantime does not begin, though the lock was free."""
     began = []
 
-    async def beginning(leases: tuple[Lease, ...], loss: Loss) -> None:
+    async def beginning(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
         began.append(leases)
 
     with pytest.raises(asyncio.CancelledError):
@@ -140,7 +142,7 @@ async def test_body_fails(guard: Guard, store: FlakyStore) -> None:
     """The body's error passes through unchanged, and the lock is free."""
     error = ValueError("its own")
 
-    async def failing(leases: tuple[Lease, ...], loss: Loss) -> None:
+    async def failing(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
         raise error
 
     with pytest.raises(ValueError, match="its own") as caught:
@@ -154,7 +156,7 @@ async def test_gone_before_it_was_given_back(guard: Guard, store: FlakyStore) ->
     """A lock that the store had forgotten was lost, even if that shows at the very end only."""
     wish = want()
 
-    async def robbed(leases: tuple[Lease, ...], loss: Loss) -> str:
+    async def robbed(leases: tuple[Lease, ...], watchdog: Watchdog) -> str:
         await store.release(wish.claim)
         return "a result that nobody may trust"
 
@@ -166,7 +168,7 @@ async def test_own_error_after_the_loss(guard: Guard, store: FlakyStore) -> None
     """When a body fails after its lease was lost, the loss is reported, and the body's error is the cause."""
     wish, error = want(), ValueError("a consequence")
 
-    async def robbed(leases: tuple[Lease, ...], loss: Loss) -> str:
+    async def robbed(leases: tuple[Lease, ...], watchdog: Watchdog) -> str:
         await store.release(wish.claim)
         await until(lambda: leases[0].lost, "loss")
         raise error
@@ -189,7 +191,7 @@ async def test_lost_while_asking_for_another(guard: Guard, store: FlakyStore) ->
             await until(lambda: store.calls["renew"], "a renewal")
         return await acquire(claim, **how)
 
-    async def beginning(leases: tuple[Lease, ...], loss: Loss) -> None:
+    async def beginning(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
         began.append(leases)
 
     store.acquire = slowly
@@ -286,19 +288,20 @@ async def test_one_that_steps_back_keeps_its_place(guard: Guard, store: FlakySto
     assert [waiter.waiter for waiter in (await state(store, "a")).waiters] == [later.waiter]
 
 
-async def body_of_two(leases: tuple[Lease, ...], loss: Loss) -> set[str]:
+async def body_of_two(leases: tuple[Lease, ...], watchdog: Watchdog) -> set[str]:
     """What runs under two locks."""
     return {lease.label for lease in leases}
 
 
 @pytest.mark.parametrize("early", [False, True])
-async def test_told_once(early: bool) -> None:
+async def test_told_once(store: FlakyStore, early: bool) -> None:
     """However many locks are lost, and whenever, the body is told once, so that it can clean up in peace."""
-    loss, told = Loss(), []
-    if not early:
-        loss.react(lambda: told.append("lost"))
-    for _ in range(2):
-        await asyncio.to_thread(loss.fire)
-    if early:
-        loss.react(lambda: told.append("lost"))
-    assert told == ["lost"]
+    watchdog, told = LeaseKeeper(store).watchdog(), []
+    with contextlib.ExitStack() as body_runs:
+        if not early:
+            body_runs.enter_context(watchdog.interrupting(lambda: told.append("lost")))
+        for _ in range(2):
+            await asyncio.to_thread(watchdog.notify)
+        if early:
+            body_runs.enter_context(watchdog.interrupting(lambda: told.append("lost")))
+        assert told == ["lost"]

@@ -10,12 +10,13 @@ from patience import Patient
 from redis_tools import new_claim
 from stage import until
 
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import LockId
 from lock_interceptor.terms import Want
+from lock_interceptor.watchdog import Watchdog
 
 LOCK = LockId("app", "lock")
 WANT = Want(claim=new_claim(LOCK), lease=timedelta(minutes=1))
@@ -37,7 +38,7 @@ async def test_cancelled_while_running(guard: Guard, store: FlakyStore) -> None:
     """The cancel reaches the body, and the lock is free when the attempt has ended."""
     began, ended = asyncio.Event(), list[BaseException]()
 
-    async def body(leases: tuple[Lease, ...], loss: Loss) -> None:
+    async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
         began.set()
         try:
             await asyncio.get_running_loop().create_future()
@@ -59,7 +60,7 @@ async def test_cancelled_while_giving_back(guard: Guard, store: FlakyStore) -> N
     """The lock is given back all the same, and what the body returned counts: it was done before."""
     store.before["release"] = 3
 
-    async def body(leases: tuple[Lease, ...], loss: Loss) -> str:
+    async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> str:
         return "done"
 
     run = asyncio.create_task(guard.run([WANT], Patient(), body))
@@ -74,7 +75,7 @@ async def test_cancelled_while_the_store_says_nothing(guard: Guard, store: Flaky
     """A request that is cut off is made again, and the end of the body still counts."""
     store.hung["release"] = 1
 
-    async def body(leases: tuple[Lease, ...], loss: Loss) -> str:
+    async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> str:
         return "done"
 
     run = asyncio.create_task(guard.run([WANT], Patient(), body))

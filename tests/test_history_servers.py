@@ -83,7 +83,7 @@ FAULTS = [
     ("S6", "acquire", "each(1e12, now,", "each(1e12, now + 30000,"),
     ("S7", "renew", "if not expiry then", "if false then"),
     ("L2", "release", "\nhand_on(limit, noted(longest), queue)\n", "\n"),
-    ("L8", "release", "\n  drop_waiter(waiter, either(hot, cold))", "\n "),
+    ("L8", "release", "  if place then step_out", "  if false then step_out"),
     ("S11", "release", "\nhand_on(limit,", "\nredis.call('ZCARD', key .. 'x')\nhand_on(limit,"),
 ]  # fmt: skip
 

@@ -54,7 +54,9 @@ def test_an_application_is_told_by_the_beginning_of_a_key(lock: LockId, applicat
     assert not set("*?[]\\^ ") & set(lock_key("lock", lock))
 
 
-MEMBER = re.compile(r"[htsqpkcw][\w-]+|i[\w-]+\|\{[ -~]*\}|#[tqnLglm]|@[0-9a-f]{40}", re.ASCII)
+MEMBER = re.compile(
+    r"[htsqpkcw][\w-]+|i[\w-]+(?::[\w-]+,\d+=\d+)*\|\{[ -~]*\}|#[tqnLglm]|@[0-9a-f]{40}", re.ASCII
+)
 
 
 @on_servers

@@ -68,9 +68,11 @@ async def test_renews(store: FlakyStore, keeper: LeaseKeeper) -> None:
 
 async def test_a_short_lease_after_long_ones(store: FlakyStore, keeper: LeaseKeeper) -> None:
     """A new lease is looked at in time, however long those may wait that came before it."""
+    long = []
     for _ in range(3):
         lease = Lease("long", 1, 0, expires=clock() + 600, deadline=clock() + 3600)
-        keeper.keep(Hold(new_claim(), lease, 600.0, lambda: None))
+        long.append(Hold(new_claim(), lease, 600.0, lambda: None))
+        keeper.keep(long[-1])
     lost: list[Hold] = []
     for _ in range(3):
         hold = await grant(store, lost)
@@ -82,6 +84,8 @@ async def test_a_short_lease_after_long_ones(store: FlakyStore, keeper: LeaseKee
         assert not hold.lease.lost
         assert await answered(keeper.release(hold)) is True
     assert not lost
+    for hold in long:
+        await answered(keeper.release(hold))
 
 
 async def test_what_is_given_back_is_not_renewed(store: FlakyStore, keeper: LeaseKeeper) -> None:
@@ -106,7 +110,7 @@ async def test_a_renewal_that_a_release_overtakes(store: FlakyStore, keeper: Lea
     """The store's "not held" is no loss when the lock has just been given back, and is not called one."""
     lost: list[Hold] = []
     hold = await grant(store, lost)
-    began, go_on = threading.Event(), threading.Event()
+    began, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
     renew = store.renew
 
     async def slow(claim: Claim, *, lease: timedelta) -> bool:
@@ -114,12 +118,21 @@ async def test_a_renewal_that_a_release_overtakes(store: FlakyStore, keeper: Lea
         go_on.wait(10)  # so that no cancellation can reach it
         return await renew(claim, lease=lease)
 
-    store.renew = slow  # type: ignore[method-assign]
+    release = store.release
+
+    async def slow_answer(claim: Claim) -> bool:
+        answer = await release(claim)
+        go_on.set()
+        # whatever follows from the renewal comes before what follows from this answer
+        keeper._renewals.call_soon(renewed.set)  # noqa: SLF001 - nothing else tells when that is done
+        await asyncio.to_thread(renewed.wait, 10)
+        return answer
+
+    store.renew, store.release = slow, slow_answer  # type: ignore[method-assign]
     with capture_logs() as logs:
         keeper.keep(hold)
         await until(began.is_set, "a renewal")
         assert await keeper.give_back(hold, 10) is True
-        go_on.set()
         await keeper.close()
     assert not lost
     assert "lock.lost" not in [entry["event"] for entry in logs]
@@ -138,8 +151,9 @@ async def test_giving_back_is_bounded(keeper: LeaseKeeper, store: FlakyStore) ->
     assert await holders(store, hold) == 0
 
 
+@pytest.mark.parametrize("parked", [False, True])
 async def test_a_late_release_leaves_the_next_attempt_its_place(
-    store: FlakyStore, keeper: LeaseKeeper
+    store: FlakyStore, keeper: LeaseKeeper, *, parked: bool
 ) -> None:
     """Who gives back what had ended already does not take its next attempt out of the line."""
     hold = await grant(store, [])
@@ -147,6 +161,8 @@ async def test_a_late_release_leaves_the_next_attempt_its_place(
     other, following = new_claim(hold.claim.lock), replace(hold.claim, owner="next")
     await store.acquire(other, lease=timedelta(seconds=60))
     await store.acquire(following, lease=timedelta(seconds=60), queueing=QUEUEING)
+    if parked:
+        await store.park(following, keep=timedelta(seconds=60))
     assert await answered(keeper.release(hold)) is False
     assert [waiter.waiter for waiter in (await store.inspect(other.lock)).waiters] == [following.waiter]
 

@@ -12,6 +12,7 @@ from seeds.bug import PACKAGE, Edit, StaleError
 from servers import command
 
 from lock_interceptor.dev import RedisServer
+from lock_interceptor.redis_store.scripts import HEADS
 
 SCRIPTS = Path("redis_store/scripts")
 LEAST = 20
@@ -39,11 +40,11 @@ def test_it_can_be_put_in(bug: Bug, valkey: RedisServer) -> None:
             continue
         folder, changed = ROOT / PACKAGE / SCRIPTS, Path(edit.file).stem
         texts = {path.stem: path.read_text("utf-8") for path in folder.glob("*.lua")} | {changed: text}
-        common = texts.pop("common")
+        heads = [texts.pop(head) for head in HEADS]
         for name, script in texts.items():
-            if changed in (name, "common"):
+            if changed in (name, *HEADS):
                 shebang, _, body = script.partition("\n")
-                assert command(valkey, "SCRIPT", "LOAD", f"{shebang}\n{common}\n{body}")
+                assert command(valkey, "SCRIPT", "LOAD", "\n".join([shebang, *heads, body]))
 
 
 def test_a_bug_that_is_stale_is_told(tmp_path: Path) -> None:

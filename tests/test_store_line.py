@@ -241,12 +241,15 @@ async def test_leaving_frees_the_place(bench: Bench) -> None:
     assert (await bench.wait(leaver)).place == 2
 
 
-async def test_a_late_release_leaves_the_next_attempt_its_place(bench: Bench) -> None:
+@pytest.mark.parametrize("parked", [False, True])
+async def test_a_late_release_leaves_the_next_attempt_its_place(bench: Bench, *, parked: bool) -> None:
     """An attempt that ends late gives its lock back without taking its successor out of the line."""
     first, second = bench.claim("attempt1", "waiter"), bench.claim("attempt2", "waiter")
     await bench.hold(first)
     await bench.wait(second)
     await bench.wait(bench.claim("other"))
+    if parked:
+        await bench.park(second)
     assert await bench.release(first)
     assert await bench.line() == ["waiter", "for-other"]
     await bench.hold(second)

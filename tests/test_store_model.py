@@ -34,6 +34,7 @@ EXPECTED = (
     ),
     *("parked from holding", "parked from the line", "parked from holding with ticket", "repeated"),
     *("time", "edge", "back", "failed over", "failed over, lost", "deleted", "expired"),
+    *(f"{what} beside another attempt" for what in ("acquire", "release", "park")),
     *("S2 checked", "S4 checked", "asked parked"),
 )
 """What a run that proves something has seen, each more than once."""

@@ -22,9 +22,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
+from lock_interceptor.redis_store.client_connections import with_our_connections
 from lock_interceptor.redis_store.cluster import close_all, drop_closed
+from lock_interceptor.redis_store.permits import Permits
 from lock_interceptor.redis_store.sentinels import Address, SentinelClient, Sentinels
 from lock_interceptor.redis_store.shared_connection import SharedConnection
+from lock_interceptor.redis_store.time_limits import within
 from lock_interceptor.redis_store.wire import Wire
 from lock_interceptor.settings import LockSettings
 
@@ -63,8 +66,8 @@ class Connections:
         # every Sentinel may be hung, and a Cluster may have to be asked for its nodes first
         steps = 2 + len(settings.redis_sentinel_hosts) + 2 * settings.redis_cluster
         self._deadline = self.timeout * steps
-        self._limit = asyncio.Semaphore(MAX_CONNECTIONS)
-        self._limit_ahead = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._permits = Permits(MAX_CONNECTIONS, self._deadline)
+        self._permits_ahead = Permits(MAX_CONNECTIONS, self._deadline)
         self._finding_nodes = asyncio.Lock()
         self._outdated = False
         self.sentinels = self._ask_sentinels() if settings.redis_sentinel_hosts else None
@@ -82,17 +85,15 @@ class Connections:
         `ahead` is for renewals: they have connections to themselves, since they must not wait until those
         who wait in vain, or leave, have been served.
 
+        The deadline counts from when there is a connection for it: who waits for one does so for as long as
+        others get answers.
+
         Raises:
-            TimeoutError: the deadline passed, perhaps while other requests were waiting for theirs.
+            TimeoutError: the deadline passed, or nobody has got an answer for so long.
         """
-        before = cancellations()
-        try:
-            async with asyncio.timeout(self._deadline), self._limit_ahead if ahead else self._limit:
-                await self._find_nodes()
-                yield self.client
-        finally:
-            if cancellations() > before:
-                raise asyncio.CancelledError
+        async with (self._permits_ahead if ahead else self._permits).one(), within(self._deadline):
+            await self._find_nodes()
+            yield self.client
 
     @contextlib.asynccontextmanager
     async def subscriber(self, hear: Callable[[Sequence[Any]], None]) -> AsyncIterator[Wire]:
@@ -102,11 +103,11 @@ class Connections:
         """
         client = self.client
         if isinstance(client, RedisCluster):
-            async with asyncio.timeout(self._deadline):
+            async with within(self._deadline):
                 await self._find_nodes()
             node = client.get_random_node()
             client = self._one_server(str(node.host), int(node.port))
-        async with asyncio.timeout(self._deadline):
+        async with within(self._deadline):
             wire = await Wire.open(_unconnected(client), hear)
         try:
             yield wire
@@ -158,6 +159,11 @@ class Connections:
             with contextlib.suppress(Exception):
                 await (close_all(client) if isinstance(client, RedisCluster) else client.aclose())
 
+    def are_closed(self) -> None:
+        """Nothing is open any more, of which a Cluster client does not know: it would complain at its end."""
+        if isinstance(self.client, RedisCluster):
+            self.client._initialize = True  # noqa: SLF001 - what aclose() sets, which needs the event loop
+
     async def _find_nodes(self) -> None:
         """Let a Cluster client learn its nodes, when it has to.
 
@@ -180,15 +186,15 @@ class Connections:
         )
 
     def _one_server(self, host: str, port: int) -> Redis:
-        return Redis(**{**self._options, "host": host, "port": port})
+        return with_our_connections(Redis(**{**self._options, "host": host, "port": port}))
 
     def _connect(self) -> Redis | RedisCluster:
         options = {**self._options, "max_connections": MAX_CONNECTIONS * 4}
         if self.sentinels is not None:
             return self.sentinels.primary(**options)
         if self._settings.redis_cluster:
-            return RedisCluster(**options, require_full_coverage=False)
-        return Redis(**options)
+            return with_our_connections(RedisCluster(**options, require_full_coverage=False))
+        return with_our_connections(Redis(**options))
 
     def _ask_sentinels(self) -> Sentinels:
         hosts = self._settings.redis_sentinel_hosts
@@ -199,7 +205,9 @@ class Connections:
             "password": _reveal(self._settings.redis_sentinel_password),
         }
         sentinel = Sentinel(hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py
-        sentinel.sentinels = [SentinelClient(host=host, port=port, **options) for host, port in hosts]
+        sentinel.sentinels = [
+            with_our_connections(SentinelClient(host=host, port=port, **options)) for host, port in hosts
+        ]
         return Sentinels(sentinel, self._settings.redis_sentinel_service, self.timeout)
 
     def _collect_options(self) -> dict[str, Any]:
@@ -243,16 +251,6 @@ class Connections:
 def _unconnected(client: Redis) -> AbstractConnection:
     connection: AbstractConnection = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     return connection
-
-
-def cancellations() -> int:
-    """How often the running task was cancelled.
-
-    redis-py sends through `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes
-    when the sending has just been done. Who was cancelled has to hear of it all the same.
-    """
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
 
 
 def _reveal(secret: Any) -> str | None:

@@ -15,16 +15,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-import structlog
-
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.settings import Durability, LockSettings
 
 Kind = Literal["grant", "renewal", "other"]
 SHORT_WAIT_MS = 100
 """Once no replica has confirmed in time, the next grants wait for one no longer than this."""
-
-log = structlog.get_logger("lock_interceptor")
 
 
 @dataclass(slots=True)
@@ -81,13 +78,9 @@ class Replicas:
                     "LOCK_DURABILITY is strict"
                 )
         elif needed:
-            if confirmed < needed and not self.short:
-                log.warning(
-                    "lock.not_replicated",
-                    redis=self.where,
-                    remedy="look at the replicas: a failover now would forget who holds locks",
-                )
-            self.short = confirmed < needed
+            was_short, self.short = self.short, confirmed < needed
+            if self.short and not was_short:
+                telemetry.not_replicated(self.where)
 
 
 @dataclass(slots=True)
@@ -130,12 +123,7 @@ class Confirmations:
             )
         if not self._said_info_forbidden:
             self._said_info_forbidden = True
-            log.warning(
-                "lock.info_forbidden",
-                redis=self.where,
-                effect=_WITHOUT_INFO[self.profile],
-                remedy="allow the Redis user the INFO command",
-            )
+            telemetry.info_forbidden(self.where, _WITHOUT_INFO[self.profile])
 
     def bare_primaries(self) -> tuple[str, ...]:
         """The primaries that were heard to have no replica, and for which nobody knows of one."""

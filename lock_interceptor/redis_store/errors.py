@@ -12,14 +12,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import structlog
 from redis import exceptions as redis
 from redis.asyncio.sentinel import MasterNotFoundError
 
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.lease import printable
-
-log = structlog.get_logger("lock_interceptor")
 
 # What may go wrong; anything else is a mistake somewhere, of redis-py or ours.
 _EXPECTED = (redis.RedisError, redis.RedisClusterException, OSError, TimeoutError)
@@ -93,7 +91,7 @@ def translated(where: str, *, worked_before: bool = False) -> Iterator[None]:
         if not isinstance(error, _EXPECTED):
             # as text, since some loggers would show local variables
             where_from = "".join(traceback.format_exception(error))
-            log.warning("lock.unexpected_error", redis=where, error=repr(error), traceback=where_from)
+            telemetry.unexpected_error(where, error, where_from)
         raise _ours(
             error, where, LockStoreUnavailable if worked_before else LockConfigurationError
         ) from error

@@ -1,4 +1,4 @@
-"""The Lua scripts: read from their files once, named by digest, each with the common head in front."""
+"""The Lua scripts: read from their files once, named by digest, each with the common heads in front."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import hashlib
 from dataclasses import dataclass
 from importlib.resources import files
+
+HEADS = ("common", "line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ def load(name: str) -> Script:
     """Read ``scripts/<name>.lua``. Its first line, the shebang with the flags, has to stay the first."""
     folder = files("lock_interceptor.redis_store") / "scripts"
     shebang, _, body = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
-    text = f"{shebang}\n{(folder / 'common.lua').read_text('utf-8')}\n{body}"
+    heads = [(folder / f"{head}.lua").read_text("utf-8") for head in HEADS]
+    text = "\n".join([shebang, *heads, body])
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

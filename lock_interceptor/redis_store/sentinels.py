@@ -11,6 +11,8 @@ from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection, Sentinel
 from redis.exceptions import RedisError
 
 from lock_interceptor.errors import LockStoreUnavailable
+from lock_interceptor.redis_store.client_connections import OurConnection
+from lock_interceptor.redis_store.time_limits import within
 
 Address = tuple[str, int]
 
@@ -23,7 +25,7 @@ class SentinelClient(Redis):
         return f"{options['host']}:{options['port']}"
 
 
-class PrimaryConnection(SentinelManagedConnection):
+class PrimaryConnection(OurConnection, SentinelManagedConnection):
     """Goes to the primary that Sentinel named last whenever it is taken from the pool.
 
     When another one is named, redis-py closes the idle connections. One that is in use just then would go
@@ -83,7 +85,7 @@ class Sentinels:
 
     async def _ask(self, client: Redis) -> dict[str, Any] | None:
         with contextlib.suppress(RedisError, OSError):
-            async with asyncio.timeout(self._timeout):
+            async with within(self._timeout):
                 masters = await cast("Any", client.sentinel_masters())  # redis-py finds the primary by it too
                 return cast("dict[str, Any] | None", masters.get(self._service))
         return None

@@ -5,16 +5,13 @@ Steps back are absorbed by the scripts.
 
 from __future__ import annotations
 
-import structlog
-
+from lock_interceptor import telemetry
 from lock_interceptor.lease import clock
 
 TOLERANCE = 0.5
 """Seconds that are no step."""
 DRIFT = 0.02
 """Part of the time in which two clocks may run apart."""
-
-log = structlog.get_logger("lock_interceptor")
 
 
 class ServerClocks:
@@ -38,12 +35,5 @@ class ServerClocks:
         stepped = passed_there > passed_here * (1 + DRIFT) + TOLERANCE
         if stepped:
             self.steps += 1
-            log.warning(
-                "lock.clock_stepped",
-                redis=server,
-                seconds=round(passed_there - passed_here, 3),
-                steps=self.steps,
-                effect="leases ended earlier than their holders knew",
-                remedy="let clocks be slewed and not set, on all servers that a failover may lead to",
-            )
+            telemetry.clock_stepped(server, passed_there - passed_here, self.steps)
         return stepped

@@ -14,6 +14,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from lock_interceptor.redis_store.time_limits import Countdown, within
 from lock_interceptor.redis_store.wire import Wire, Words, pack, unmarked
 
 
@@ -25,7 +26,7 @@ class SharedConnection:
 
         Args:
             make: gives a connection of redis-py's that is not connected yet.
-            timeout: seconds to wait for one answer.
+            timeout: seconds in which the server has to say something while it owes an answer.
             patience: seconds to wait for a connection.
         """
         self._make = make
@@ -50,7 +51,7 @@ class SharedConnection:
         """
         line = self._line
         if line is None or line.wire.lost.done():
-            async with asyncio.timeout(self._patience), self._opening:
+            async with within(self._patience), self._opening:
                 line = self._line
                 if line is None or line.wire.lost.done():
                     line = self._line = await _Line.open(self._make(), self._timeout)
@@ -72,7 +73,6 @@ class SharedConnection:
 class _Request:
     """One that is on its way."""
 
-    since: float
     mark: int | None
     answer: asyncio.Future[Any]
 
@@ -84,11 +84,11 @@ class _Line:
 
     def __init__(self, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timeout = timeout
         self._gathering = False
         self._unsent: list[bytes] = []
         self._unanswered: deque[_Request] = deque()
-        self._watching = False
+        # runs while something was sent that is not answered, and from the beginning with each answer
+        self._silence = Countdown(timeout, self._give_up)
 
     @classmethod
     async def open(cls, connection: AbstractConnection, timeout: float) -> _Line:
@@ -100,24 +100,22 @@ class _Line:
     def request(self, words: Words, mark: int | None) -> asyncio.Future[Any]:
         if self._unanswered:
             self.gather()  # others are waiting for the network, too
-        if self._gathering:
-            self._unsent.append(pack(words))
-        else:
-            self.wire.write(pack(words))
-        request = _Request(self._loop.time(), mark, self._loop.create_future())
+        request = _Request(mark, self._loop.create_future())
         self._unanswered.append(request)
-        if not self._watching:
-            self._watching = True
-            self._loop.call_later(self._timeout, self._watch)
+        self._unsent.append(pack(words))
+        if not self._gathering:
+            self._send()
         return request.answer
 
     def gather(self) -> None:
         if not self._gathering:
             self._gathering = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._send)
 
-    def _flush(self) -> None:
+    def _send(self) -> None:
         unsent, self._unsent, self._gathering = self._unsent, [], False
+        if unsent and len(unsent) == len(self._unanswered):
+            self._silence.start()  # nothing else is on its way
         self.wire.write(b"".join(unsent))
 
     def _hear(self, answers: Sequence[Any]) -> None:
@@ -130,20 +128,16 @@ class _Line:
         for request, answer in zip(reversed(requests), reversed(said), strict=True):
             self._unanswered.popleft()
             _settle(request.answer, answer)
-
-    def _watch(self) -> None:
-        """One timer for all: who has been waiting for longest is the first."""
-        self._watching = False
-        if not self._unanswered:
-            return
-        left = self._unanswered[0].since + self._timeout - self._loop.time()
-        if left <= 0:
-            self.wire.close(RedisTimeoutError("Timeout reading from socket"))
+        if len(self._unanswered) > len(self._unsent):
+            self._silence.start()
         else:
-            self._watching = True
-            self._loop.call_later(left, self._watch)
+            self._silence.stop()
+
+    def _give_up(self) -> None:
+        self.wire.close(RedisTimeoutError("Timeout reading from socket"))
 
     def _fail(self, lost: asyncio.Future[Exception]) -> None:
+        self._silence.cancel()
         while self._unanswered:
             # one for each, since whoever raises an error adds to it
             _settle(self._unanswered.popleft().answer, copy(lost.result()))

@@ -9,24 +9,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from weakref import WeakKeyDictionary
 
-import structlog
 from redis.exceptions import NoScriptError
 
 from lock_interceptor import metrics
 from lock_interceptor.errors import LockStoreUnavailable
 from lock_interceptor.lease import clock
 from lock_interceptor.redis_store import scripts
-from lock_interceptor.redis_store.connection import Connections, address
+from lock_interceptor.redis_store.connection import address
 from lock_interceptor.redis_store.durability import Confirmations, Kind
 from lock_interceptor.redis_store.errors import translated
 from lock_interceptor.redis_store.keys import lock_key, wake_channel
+from lock_interceptor.redis_store.loops import Loops
 from lock_interceptor.redis_store.records import decode_holder, decode_state, duration, encode_party
 from lock_interceptor.redis_store.sending import Reply, bare_primaries, send
 from lock_interceptor.redis_store.server_clocks import ServerClocks
 from lock_interceptor.redis_store.tls import check_tls_agrees
-from lock_interceptor.redis_store.wakeups import Wakeups
 from lock_interceptor.settings import LockSettings
 from lock_interceptor.store import (
     Claim,
@@ -39,7 +37,6 @@ from lock_interceptor.store import (
 
 CHECK_LEASE = timedelta(seconds=2)
 _marks = itertools.count()
-log = structlog.get_logger("lock_interceptor")
 
 
 class RedisLockStore:
@@ -56,7 +53,7 @@ class RedisLockStore:
         """
         self._settings = settings or LockSettings()
         self._address = address(self._settings)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
+        self._loops = Loops(self._settings)
         self._confirmations = Confirmations.by_settings(self._settings, self._address)
         self._clocks = ServerClocks()
         self._answered = False
@@ -68,7 +65,7 @@ class RedisLockStore:
         self, claim: Claim, *, lease: timedelta, queueing: Queueing | None = None
     ) -> Granted | Waiting:
         """See `LockStore.acquire`."""
-        wakeups, channel = self._here().wakeups, self._channel(claim.lock)
+        wakeups, channel = self._loops.here().wakeups, self._channel(claim.lock)
         calls = wakeups.calls(channel)
         reply = await self._run(
             "acquire",
@@ -82,6 +79,7 @@ class RedisLockStore:
             _ms(queueing.keep) if queueing else 0,
             _ms(claim.usual_lease),
             encode_party(claim.party),
+            claim.party.attempt,
             kind="grant",
         )
         answer = reply.answer
@@ -93,7 +91,7 @@ class RedisLockStore:
             if reply.replicas.short:
                 claim.metrics.count(metrics.NOT_REPLICATED)
             return Granted(token=answer[1], slot=answer[2], ticket=answer[3])
-        _, rank, ahead, held, mean, expiry, grace, now, holders, ticket, _ = answer
+        _, rank, ahead, held, mean, expiry, grace, now, holders, ticket, own, own_expiry, _ = answer
         wakeups.told(channel, claim.waiter, rank + 1, calls)
         return Waiting(
             place=rank + 1,
@@ -104,6 +102,8 @@ class RedisLockStore:
             settling=duration(grace or -1),
             holders=tuple(decode_holder(holder, now) for holder in holders),
             ticket=ticket,
+            own=own,
+            own_expiry=duration(own_expiry),
         )
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
@@ -119,17 +119,27 @@ class RedisLockStore:
 
     async def release(self, claim: Claim) -> bool:
         """See `LockStore.release`."""
-        here = self._here()
+        here = self._loops.here()
         shared = here.connections.shared  # on others the next one might ask before the release is there
         if shared is not None and here.wakeups.call_next(self._channel(claim.lock)):
             shared.gather()
-        reply = await self._run("release", claim.lock, claim.owner, claim.waiter, claim.limit)
+        who = (claim.owner, claim.waiter, claim.limit)
+        reply = await self._run("release", claim.lock, *who, claim.party.attempt)
         return bool(reply.answer)
 
     async def park(self, claim: Claim, *, ticket: int = 0, keep: timedelta) -> None:
         """See `LockStore.park`."""
-        who = encode_party(claim.party)
-        await self._run("park", claim.lock, claim.owner, claim.waiter, claim.limit, ticket, _ms(keep), who)
+        await self._run(
+            "park",
+            claim.lock,
+            claim.owner,
+            claim.waiter,
+            claim.limit,
+            ticket,
+            _ms(keep),
+            encode_party(claim.party),
+            claim.party.attempt,
+        )
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
         """See `LockStore.inspect`."""
@@ -138,7 +148,7 @@ class RedisLockStore:
     @asynccontextmanager
     async def wakeups(self, claim: Claim) -> AsyncIterator[asyncio.Event]:
         """See `LockStore.wakeups`."""
-        async with self._here().wakeups.listen(self._channel(claim.lock), claim.waiter) as event:
+        async with self._loops.here().wakeups.listen(self._channel(claim.lock), claim.waiter) as event:
             yield event
 
     async def check(self) -> None:
@@ -147,7 +157,7 @@ class RedisLockStore:
         lock, owner = LockId(self._settings.application_name, ""), secrets.token_hex(16)
         claim = Claim(lock=lock, owner=owner, waiter=owner, limit=1_000_000)
         if self._confirmations.profile == "strict":
-            connections = self._here().connections
+            connections = self._loops.here().connections
             with translated(self._address, worked_before=self._answered):
                 async with connections.use():
                     self._confirmations.refuse(await bare_primaries(connections))
@@ -159,30 +169,20 @@ class RedisLockStore:
         await self.renew(claim, lease=CHECK_LEASE)
         await self.release(claim)
         with translated(self._address):
-            await self._here().wakeups.try_out(self._channel(lock))
+            await self._loops.here().wakeups.try_out(self._channel(lock))
 
     async def close(self) -> None:
         """See `LockStore.close`."""
-        here = self._loops.pop(asyncio.get_running_loop(), None)
-        if here is not None:
-            await here.wakeups.close()
-            await here.connections.close()
+        await self._loops.close_here()
 
     def _channel(self, lock: LockId) -> str:
         return wake_channel(lock_key(self._settings.key_prefix, lock))
-
-    def _here(self) -> _Loop:
-        loop = asyncio.get_running_loop()
-        here = self._loops.get(loop)
-        if here is None:
-            here = self._loops[loop] = _Loop(self._settings)
-        return here
 
     async def _run(self, name: str, lock: LockId, *args: str | int, kind: Kind = "other") -> Reply:
         """Run a script, and learn how many replicas have confirmed what it did."""
         script, mark = scripts.marked(scripts.load(name)), next(_marks)
         key = lock_key(self._settings.key_prefix, lock)
-        here = self._here()
+        here = self._loops.here()
         try:
             with translated(self._address, worked_before=self._answered):
                 run = partial(
@@ -207,15 +207,6 @@ class RedisLockStore:
             raise
         self._answered = True
         return reply
-
-
-class _Loop:
-    """What the store has in one event loop."""
-
-    def __init__(self, settings: LockSettings) -> None:
-        self.connections = Connections(settings)
-        self.wakeups = Wakeups(self.connections, address(settings))
-        self.looking_at_tls = False
 
 
 def _presence_ms(queueing: Queueing | None) -> int:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
 
-import structlog
-
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError
 from lock_interceptor.redis_store.connection import Connections
 from lock_interceptor.redis_store.errors import translated
+from lock_interceptor.redis_store.time_limits import within
 from lock_interceptor.redis_store.wire import Wire, pack
 
 SILENCE = 15.0
@@ -27,8 +27,6 @@ ANSWER = 1.0
 MAX_BACKOFF = 1.0
 REFUSED_BACKOFF = 30.0
 """Seconds before a server that refuses us for good is asked again: polling goes on meanwhile."""
-
-log = structlog.get_logger("lock_interceptor")
 
 
 @dataclass(slots=True)
@@ -138,7 +136,7 @@ class Wakeups:
             if not answer.done():
                 answer.set_result(messages[0])
 
-        async with asyncio.timeout(ANSWER * 3), self._connections.subscriber(hear) as wire:
+        async with within(ANSWER * 3), self._connections.subscriber(hear) as wire:
             wire.write(pack(("SUBSCRIBE", channel)))
             await asyncio.wait({answer, wire.lost}, return_when=asyncio.FIRST_COMPLETED)
             said = (answer if answer.done() else wire.lost).result()
@@ -177,13 +175,13 @@ class Wakeups:
                 if isinstance(error, LockConfigurationError):
                     delay = REFUSED_BACKOFF
                     self._warn(error)
-                log.debug("lock.wakeups_interrupted", error=str(error))
+                telemetry.wakeups_interrupted(error)
                 await asyncio.sleep(delay)
 
     def _warn(self, error: LockConfigurationError) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("lock.wakeups_refused", error=str(error), effect="waiters find out by polling only")
+            telemetry.wakeups_refused(error)
 
     def _hear(self, messages: Sequence[Any]) -> None:
         self._heard += 1

@@ -7,6 +7,7 @@ within a timeout each, which takes several times as long as the network: so its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+
+from lock_interceptor.redis_store.open_sockets import close_transport
 
 Words = tuple[str | int, ...]
 _INCOMPLETE = object()
@@ -89,8 +92,11 @@ class Wire(asyncio.Protocol):
     def close(self, reason: Exception | None = None) -> None:
         """Close it at once."""
         if not self.lost.done():
-            self.lost.set_result(reason or RedisConnectionError("Connection closed"))
-            self._transport.abort()
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the event loop is closed, and with it whoever waits for this
+                self.lost.set_result(reason or RedisConnectionError("Connection closed"))
+            close_transport(self._transport)
             self._connection._close()  # type: ignore[no-untyped-call]  # noqa: SLF001 - it complains else
 
     def data_received(self, data: bytes) -> None:

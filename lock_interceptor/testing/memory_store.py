@@ -15,6 +15,8 @@ from datetime import timedelta
 from lock_interceptor.store import Claim, Granted, LockId, LockState, Queueing, WaiterState, Waiting
 from lock_interceptor.testing.memory_lock import Holder, Lock, Place
 
+MOST_ATTEMPTS = 3
+"""So many of one waiter are known to be present; each but the last is over, and may not know it."""
 SMALL_STEP_MS = 1000
 """A clock that steps back by no more than this is waited for; beyond it, all times move along."""
 
@@ -58,11 +60,16 @@ class InMemoryLockStore:
                 return Granted(token=holder.token, slot=holder.slot, ticket=used)
             if queueing is not None:
                 lock.last_ticket = lock.last_ticket if place else arrival
-                present_until = None if queueing.presence is None else lock.now + _ms(queueing.presence)
                 kept_until = lock.now + _ms(queueing.keep)
-                lock.places[claim.waiter] = Place(ticket, kept_until, present_until, claim.party)
+                attempts = list(place.others(claim, lock.now).items()) if place else []
+                if queueing.presence is not None:
+                    until = lock.now + _ms(queueing.presence)
+                    attempts = [*attempts, (claim.owner, (claim.party.attempt, until))][-MOST_ATTEMPTS:]
+                lock.places[claim.waiter] = Place(ticket, kept_until, dict(attempts), claim.party)
             self._wake(claim.lock, free)
-            return lock.waiting(ticket, rank, stands=queueing is not None)
+            if queueing is None:
+                return lock.refusal(claim, ticket, rank)
+            return lock.waiting(ticket, rank, stands=True)
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """See `LockStore.renew`."""
@@ -85,7 +92,7 @@ class InMemoryLockStore:
                 # slow to rise, quick to fall
                 lock.mean_hold = math.floor(mean + (held - mean) / (2 if held < mean else 8))
             else:
-                lock.places.pop(claim.waiter, None)
+                lock.step_out(claim)
             self._wake(claim.lock, claim.limit - len(lock.holders))
             return holder is not None
 
@@ -97,9 +104,10 @@ class InMemoryLockStore:
             lock = self._current(claim.lock)
             holder = lock.holders.pop(claim.owner, None)
             place = lock.places.get(claim.waiter)
-            ticket = (place and place.ticket) or (holder and holder.ticket) or lock.remembered(ticket)
-            if ticket:
-                lock.places[claim.waiter] = Place(ticket, lock.now + _ms(keep), None, claim.party)
+            used = (holder and holder.ticket) or (lock.remembered(ticket, place) if ticket else 0)
+            ticket = min((each for each in (place and place.ticket, used) if each), default=0)
+            if ticket and not lock.step_out(claim, ticket):
+                lock.places[claim.waiter] = Place(ticket, lock.now + _ms(keep), {}, claim.party)
             self._wake(claim.lock, claim.limit - len(lock.holders))
 
     async def inspect(self, lock: LockId, *, waiters: int = 100) -> LockState:
@@ -155,7 +163,7 @@ class InMemoryLockStore:
         lock.places = {name: place for name, place in lock.places.items() if place.kept_until > now}
         for place in lock.places.values():
             if not place.present(now):
-                place.present_until = None
+                place.attempts = {}
         return lock
 
     def _grant(self, lock: Lock, claim: Claim, ends: int, ticket: int) -> Holder:
@@ -163,7 +171,7 @@ class InMemoryLockStore:
         taken = {holder.slot for holder in lock.holders.values()}
         slot = next(slot for slot in itertools.count() if slot not in taken)
         lock.last_token = max(lock.last_token + 1, self._now_us())
-        lock.places.pop(claim.waiter, None)
+        lock.step_out(claim)
         holder = Holder(lock.last_token, slot, lock.now, ends, ticket, claim.party)
         lock.holders[claim.owner] = holder
         return holder

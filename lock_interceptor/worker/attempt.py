@@ -7,13 +7,13 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 
 from temporalio import activity
 from temporalio.worker import ActivityOutboundInterceptor
 
-from lock_interceptor.errors import LockConfigurationError, LockNotAcquired
+from lock_interceptor.errors import LockConfigurationError, LockLost, LockNotAcquired
 from lock_interceptor.lease import clock
 from lock_interceptor.store import DEFAULT_PRIORITY, Party
 from lock_interceptor.waiting import AT_ONCE, Allowance
@@ -105,6 +105,26 @@ class ActivityAttempt:
             self._next_heartbeat = self._last_heartbeat + self._heartbeat_every
             # not activity.heartbeat(): that would overwrite the last attempt's checkpoint
             self._outbound.heartbeat(*self.info.heartbeat_details)
+
+    @contextlib.contextmanager
+    def heartbeating(self, begun: Callable[[], bool]) -> Iterator[None]:
+        """While entered, and until the body has begun, heartbeat for it: it may have to wait for its pool."""
+        loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+
+        def beat_later() -> None:
+            timers[:] = [loop.call_later(self._heartbeat_every, beat)]
+
+        def beat() -> None:
+            if not begun():
+                beat_later()
+                with contextlib.suppress(LockLost):  # the body will not begin
+                    self._outbound.heartbeat(*self.info.heartbeat_details)
+
+        beat_later()
+        try:
+            yield
+        finally:
+            timers.pop().cancel()
 
     @contextlib.asynccontextmanager
     async def watch(self, notify: Callable[[], None]) -> AsyncIterator[None]:

@@ -2,25 +2,28 @@
 
 async     is cancelled
 threaded  `LockLost` is raised at its next heartbeat; a running thread is never abandoned
-process   nothing reaches it from here: it has the token, and `lost` once the deadline has passed
+process   nothing reaches it from here: it has the token, and `lost` of its lease follows the worker's
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, ExecuteActivityInput
 
 from lock_interceptor.errors import LockConfigurationError
-from lock_interceptor.guard import Loss
 from lock_interceptor.lease import Lease, held_leases
+from lock_interceptor.watchdog import Watchdog
+from lock_interceptor.worker.attempt import ActivityAttempt
+from lock_interceptor.worker.shown_leases import ShownLeases
 
 Kind = Literal["async", "thread", "process"]
 
@@ -36,7 +39,8 @@ async def run_body(
     next: ActivityInboundInterceptor,
     input: ExecuteActivityInput,
     leases: tuple[Lease, ...],
-    loss: Loss,
+    watchdog: Watchdog,
+    attempt: ActivityAttempt,
 ) -> Any:
     """Run the activity to its end.
 
@@ -44,10 +48,9 @@ async def run_body(
         LockConfigurationError: it wants to complete asynchronously, so its end cannot be seen.
         BaseException: whatever the activity raises.
     """
+    run = {"async": _run_async, "thread": _run_in_thread, "process": _run_in_process}[kind_of(input)]
     try:
-        if kind_of(input) == "async":
-            return await _run_cancellable(next, input, leases, loss)
-        return await next.execute_activity(carrying(input, leases))
+        return await run(next, input, leases, watchdog, attempt)
     except BaseException as error:
         if isinstance(error, _COMPLETE_ASYNC):
             raise LockConfigurationError(
@@ -57,23 +60,69 @@ async def run_body(
         raise
 
 
-async def _run_cancellable(
+async def _run_async(
     next: ActivityInboundInterceptor,
     input: ExecuteActivityInput,
     leases: tuple[Lease, ...],
-    loss: Loss,
+    watchdog: Watchdog,
+    attempt: ActivityAttempt,  # noqa: ARG001 - one signature for all kinds
 ) -> Any:
-    # a task of its own, so that its cancellation can be told from one that comes from outside
-    body = asyncio.ensure_future(next.execute_activity(input))
-    loss.react(body.cancel)
+    """Run it in the attempt's own task, as without a lock: what it raises or sets in its context is the same.
+
+    A loss cancels that task. As with `asyncio.timeout`, counting tells our cancellation from one that comes
+    from outside.
+    """
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    before, interrupted = task.cancelling(), False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        task.cancel()
+
     try:
-        return await body
+        with watchdog.interrupting(interrupt):
+            return await next.execute_activity(input)
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or not task.cancelling():
+        if interrupted and task.cancelling() - 1 <= before:
             for lease in leases:
                 lease.raise_if_lost()
         raise
+    finally:
+        if interrupted:
+            task.uncancel()
+
+
+async def _run_in_thread(
+    next: ActivityInboundInterceptor,
+    input: ExecuteActivityInput,
+    leases: tuple[Lease, ...],
+    watchdog: Watchdog,  # noqa: ARG001 - its heartbeat and `lost` read the clock themselves
+    attempt: ActivityAttempt,
+) -> Any:
+    begun = False
+
+    @functools.wraps(input.fn)
+    def begin(*args: Any) -> Any:
+        nonlocal begun
+        begun = True
+        for lease in leases:
+            lease.raise_if_lost()
+        return input.fn(*args)
+
+    with attempt.heartbeating(lambda: begun):
+        return await next.execute_activity(replace(input, fn=begin))
+
+
+async def _run_in_process(
+    next: ActivityInboundInterceptor,
+    input: ExecuteActivityInput,
+    leases: tuple[Lease, ...],
+    watchdog: Watchdog,  # noqa: ARG001 - nothing can be raised there
+    attempt: ActivityAttempt,
+) -> Any:
+    with ShownLeases(leases) as shown, attempt.heartbeating(shown.seen):
+        return await next.execute_activity(carrying(input, leases, shown.path))
 
 
 def unlocked_lease(name: str, key: str | None) -> Lease:
@@ -81,11 +130,14 @@ def unlocked_lease(name: str, key: str | None) -> Lease:
     return Lease(name, time.time_ns() // 1000, 0, key=key, expires=math.inf, deadline=math.inf)
 
 
-def carrying(input: ExecuteActivityInput, leases: tuple[Lease, ...]) -> ExecuteActivityInput:
-    """The same call, with its leases where the body can see them."""
+def carrying(
+    input: ExecuteActivityInput, leases: tuple[Lease, ...], shown: str | None = None
+) -> ExecuteActivityInput:
+    """The same call, with its leases where a body in another process can see them."""
     if kind_of(input) != "process":
         return input
-    return replace(input, fn=CarriesLeases(input.fn, tuple(lease.for_other_process() for lease in leases)))
+    carried = tuple(lease.for_other_process() for lease in leases)
+    return replace(input, fn=CarriesLeases(input.fn, carried, shown))
 
 
 @dataclass(frozen=True)
@@ -94,12 +146,19 @@ class CarriesLeases:
 
     fn: Callable[..., Any]
     leases: tuple[Lease, ...]
+    shown: str | None
+    """Where the worker shows how long they last; None if they do not end."""
 
     def __call__(self, *args: Any) -> Any:
         """Run the function with the leases in place."""
         token = held_leases.set(self.leases)
         try:
-            return self.fn(*args)
+            if self.shown is None:
+                return self.fn(*args)
+            with ShownLeases.watched(self.shown, self.leases):
+                for lease in self.leases:
+                    lease.raise_if_lost()
+                return self.fn(*args)
         finally:
             held_leases.reset(token)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-import structlog
 import temporalio.client
 from temporalio import activity
 from temporalio.worker import (
@@ -20,10 +19,12 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockError, LockStoreUnavailable
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
+from lock_interceptor.loop_thread import refuse_green_threads
 from lock_interceptor.marker import read_specs
 from lock_interceptor.places import Places
 from lock_interceptor.redis_store import RedisLockStore
@@ -32,6 +33,7 @@ from lock_interceptor.settings import LockSettings
 from lock_interceptor.spec import LockSpec
 from lock_interceptor.store import LockStore
 from lock_interceptor.waiting import AT_ONCE
+from lock_interceptor.watchdog import Watchdog
 from lock_interceptor.worker.attempt import ActivityAttempt
 from lock_interceptor.worker.bodies import (
     LossRaisingOutbound,
@@ -49,8 +51,6 @@ from lock_interceptor.worker.workflow_check import (
     check_workflows,
     configuration_under_construction,
 )
-
-log = structlog.get_logger("lock_interceptor")
 
 _guarded: ContextVar[bytes] = ContextVar("lock_interceptor.guarded", default=b"")
 """Task token of the attempt that a `LockInterceptor` further out takes care of already.
@@ -82,9 +82,12 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
             store: where the locks are kept, by default a `RedisLockStore` with these settings.
 
         Raises:
-            LockConfigurationError: the environment holds invalid settings.
+            LockConfigurationError: the environment holds invalid settings, or a library such as gevent has
+                replaced the threads of this process, without which no lock can be renewed.
         """
         self.settings = settings or LockSettings()
+        if not self.settings.disabled:
+            refuse_green_threads()
         self.store: LockStore = RedisLockStore(self.settings) if store is None else store
         self._keeper = LeaseKeeper(self.store)
         self._meters = Meters()
@@ -122,10 +125,7 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
     def _announce(self) -> None:
         """Say it loudly if there are no locks: an interceptor is made for a worker, so once for each."""
         if self.settings.disabled:
-            log.warning(
-                "lock.disabled",
-                remedy="unset IS_LOCKING_DISABLED: activities with @needs_lock run WITHOUT their locks",
-            )
+            telemetry.disabled()
 
     async def check(self) -> None:
         """Ask the store whether it would serve us, so that a mistake is found before the first activity.
@@ -192,9 +192,9 @@ class LockInterceptor(temporalio.client.Interceptor, Interceptor):
         attempt = ActivityAttempt(outbound, interrupted=kind_of(input) == "async")
         wants = wanted(specs, attempt, tuple(input.args), self.settings, self._meters)
 
-        async def body(leases: tuple[Lease, ...], loss: Loss) -> Any:
+        async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> Any:
             outbound.leases = leases if kind_of(input) != "process" else ()
-            return await run_body(next, input, leases, loss)
+            return await run_body(next, input, leases, watchdog, attempt)
 
         place = self._places.of_locked(input)
         try:
@@ -238,5 +238,5 @@ class _LockActivityInboundInterceptor(ActivityInboundInterceptor):
 
 def _fail(error: LockError) -> NoReturn:
     if isinstance(error, LockConfigurationError):
-        log.error("lock.misconfigured", activity=activity.info().activity_type, error=str(error))
+        telemetry.misconfigured(activity.info().activity_type, error)
     raise to_application_error(error) from error.__cause__

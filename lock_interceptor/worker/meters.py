@@ -9,7 +9,10 @@ from temporalio import activity
 from temporalio.common import MetricMeter
 from temporalio.runtime import Runtime
 
+from lock_interceptor.harmless import Harmless
 from lock_interceptor.metrics import Recorder
+
+_harmless = Harmless("the metric meter")
 
 
 class Meters:
@@ -26,14 +29,18 @@ class Meters:
     def learn(self, config: Mapping[str, Any]) -> None:
         """Take note of the runtime of a worker that is being made."""
         if client := config.get("client"):
-            self._runtime = client.service_client.config.runtime
+            with _harmless:
+                self._runtime = client.service_client.config.runtime
 
     def recorder(self, info: activity.Info, lock_name: str) -> Recorder:
         """What counts for a lock of the running activity."""
         labels = (info.namespace, info.task_queue, info.activity_type, lock_name)
         if found := self._recorders.get(labels):
             return found
-        return self._recorders.setdefault(labels, Recorder(self._meter(info), lock_name))
+        recorder = Recorder()
+        with _harmless:
+            recorder = Recorder(self._meter(info), lock_name)
+        return self._recorders.setdefault(labels, recorder)
 
     def _meter(self, info: activity.Info) -> MetricMeter:
         try:

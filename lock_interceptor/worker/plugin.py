@@ -8,11 +8,11 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-import structlog
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import ReplayerConfig, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from lock_interceptor import telemetry
 from lock_interceptor.errors import LockConfigurationError, LockStoreUnavailable
 from lock_interceptor.marker import read_specs
 from lock_interceptor.settings import LockSettings
@@ -28,8 +28,6 @@ HEARTBEATS_EVERY = timedelta(seconds=1.25)
 """How long the SDK holds heartbeats back at most: a quarter of 5 s, since attempts heartbeat that often."""
 SDK_HEARTBEATS_EVERY = timedelta(seconds=60)
 """What a worker has whose user did not say."""
-
-log = structlog.get_logger("lock_interceptor")
 
 
 class LockPlugin(SimplePlugin):
@@ -114,7 +112,7 @@ class LockPlugin(SimplePlugin):
         try:
             await self.interceptor.check()
         except LockStoreUnavailable as error:
-            log.warning("lock.store_unavailable", error=str(error))
+            telemetry.store_unavailable_at_start(error)
         except LockConfigurationError as error:
             # only a worker that runs can be shut down, and one that is not would go on in the background
             with self.interceptor.refusing(error):

@@ -9,7 +9,6 @@ import warnings
 from collections import deque
 from typing import Literal
 
-import structlog
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
@@ -21,10 +20,9 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
+from lock_interceptor import telemetry
 from lock_interceptor.places import Places
 from lock_interceptor.room import MAX_WAITERS, WaitingRoom
-
-log = structlog.get_logger("lock_interceptor")
 
 MAX_WAITERS_BESIDE = 1000
 """How many wait in a worker that has permits for them."""
@@ -45,11 +43,7 @@ def give_waiters_permits(config: WorkerConfig, max_waiters: int | None) -> tuple
     """
     if config.get("tuner") is not None:
         room = WaitingRoom(max_waiters or MAX_WAITERS)
-        log.info(
-            "lock.own_tuner",
-            waiters=room.size,
-            remedy="waiting activities occupy permits of your tuner: allow for them, or leave the tuner out",
-        )
+        telemetry.own_tuner(room.size)
         return room, None
     room = WaitingRoom(max_waiters or MAX_WAITERS_BESIDE)
     limit = config.get("max_concurrent_activities") or DEFAULT_PERMITS

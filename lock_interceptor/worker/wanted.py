@@ -32,10 +32,11 @@ def wanted(
         )
         lock = LockId(settings.application_name, name, resolve_key(spec, kind, args))
         lease = spec.lease or settings.lease
+        waiter = waiter_id(*attempt.identity, lock=lock)
         claim = Claim(
             lock=lock,
-            owner=new_owner(),
-            waiter=waiter_id(*attempt.identity, lock=lock),
+            owner=new_owner(waiter),
+            waiter=waiter,
             limit=spec.max_locks,
             priority=attempt.priority,
             usual_lease=lease,

@@ -1,5 +1,6 @@
 """Whether each step of the servers was right: S1, S4 to S7, S9 to S12, and what of L2, L4, L8 shows there."""
 
+import math
 from collections.abc import Callable, Iterator
 
 from .findings import Findings
@@ -162,13 +163,18 @@ def _the_place(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
     waits = row.op == "acquire" and not step.granted and not step.held and "presence" in row.ask
     if row.op == "park" and before is None:
         before = step.used or row.ask.get("ticket") or None
-    if (waits or row.op == "park") and before is not None and after != before:
+    # of two places, one used up by a grant and one of the next attempt, the waiter keeps the first
+    told = (step.used, row.ask.get("ticket"))
+    further_ahead = row.op == "park" and after in told and (after or math.inf) < (before or 0)
+    if (waits or row.op == "park") and before is not None and after != before and not further_ahead:
         yield "L4", f"the place was {before:.0f} and is {after}"
-    present, kept = (step.changes.get(kind + waiter, (None, None))[1] for kind in "pk")
+    (was, present), (_, kept) = (step.changes.get(kind + waiter, (None, None)) for kind in "pk")
+    # another attempt may be present for longer
+    others = [] if was is None or lock.asker.get(waiter) == step.owner else [was - step.shift]
     parks = waits and row.ask["presence"] == 0
-    if parks and present is not None:
+    if parks and present is not None and present not in others:
         yield "L3", f"present until {present}, and asked to be parked"
-    if waits and not parks and present != -(state.now + row.ask["presence"]):
+    if waits and not parks and present not in (-(state.now + row.ask["presence"]), *others):
         yield "L3", f"present until {present}, asked for were {row.ask['presence']} ms"
     if waits and kept != -1e14 - (state.now + row.ask["keep"]):
         yield "L4", f"kept until {kept}, asked for were {row.ask['keep']} ms"

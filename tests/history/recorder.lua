@@ -8,7 +8,7 @@ local redis, audited = (function(real, key)
   local reads = {ZMSCORE = 1, ZRANGEBYSCORE = 1, ZCOUNT = 1, PTTL = 1}
 
   local function short(member) -- who somebody is, for people, is of no interest here
-    return string.sub(member, 1, 1) == 'i' and string.match(member, '^[^|]*|') or member
+    return string.sub(member, 1, 1) == 'i' and string.match(member, '^[^:|]*') .. '|' or member
   end
   local function size() return string.format('%d', real.call('ZCOUNT', key, '-inf', '+inf')) end
   local function content()

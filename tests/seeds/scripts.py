@@ -2,9 +2,10 @@
 
 from .bug import Bug, Edit, bug
 
-_ACQUIRE, _RENEW, _RELEASE, _PARK, _COMMON = (
-    f"redis_store/scripts/{name}.lua" for name in ("acquire", "renew", "release", "park", "common")
+_ACQUIRE, _RENEW, _RELEASE, _PARK, _COMMON, _IN_LINE = (
+    f"redis_store/scripts/{name}.lua" for name in ("acquire", "renew", "release", "park", "common", "line")
 )
+_TWO = "test_two_attempts.py::test_"
 _CONTRACT, _LINE, _CLOCK, _FAILOVER, _WAKEUPS, _ON_REDIS = (
     f"test_store_{topic}.py::test_"
     for topic in ("contract", "line", "clock", "failover", "wakeups", "on_redis")
@@ -58,14 +59,14 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     # when a lease ends
     bug(
         "< for <= where a lease ends: it lasts a millisecond too long",
-        _COMMON,
+        _IN_LINE,
         "each(1e12, now,",
         "each(1e12, now - 1,",
         f"{_CONTRACT}a_lease_lasts_to_the_millisecond",
     ),
     bug(
         "a lease ends a millisecond early at the server",
-        _COMMON,
+        _IN_LINE,
         "each(1e12, now,",
         "each(1e12, now + 1,",
         f"{_CONTRACT}a_lease_lasts_to_the_millisecond",
@@ -100,7 +101,7 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     ),
     bug(
         "a server's clock that steps back is not followed",
-        _COMMON,
+        _IN_LINE,
         "  local changed = follow_clock(last)\n",
         "  local changed = false\n",
         f"{_CLOCK}a_step_back_keeps_no_dead_holder",
@@ -121,7 +122,7 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     ),
     bug(
         "the key is deleted at once with the last release, so that the last token is forgotten",
-        _COMMON,
+        _IN_LINE,
         "redis.call('PEXPIRE', key, str(math.max(2 * (longest or 0), 60000)))",
         "redis.call('DEL', key)",
         f"{_CLOCK}tokens_rise_when_the_clock_steps_back",
@@ -130,8 +131,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "the rank is forgotten: a newcomer overtakes who waits",
         _ACQUIRE,
-        "free > rank then",
-        "free > 0 then",
+        "free > rank and",
+        "free > 0 and",
         f"{_LINE}a_newcomer_overtakes_nobody",
     ),
     bug(
@@ -157,7 +158,7 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     ),
     bug(
         "presence never ends: a dead waiter blocks the line",
-        _COMMON,
+        _IN_LINE,
         "each(-now, -1e12,",
         "each(0.5, 0.5,",
         f"{_LINE}an_absent_waiter_is_passed_over_at_once",
@@ -169,17 +170,67 @@ IN_SCRIPTS: tuple[Bug, ...] = (
         "",
         f"{_LINE}a_grant_given_back_has_its_old_place",
     ),
+    # two attempts of one activity
+    bug(
+        "an attempt that parks or leaves takes the other one's presence away",
+        _IN_LINE,
+        "  if #attempts == 0 then\n",
+        "  if true then\n",
+        f"{_TWO}who_came_later_overtakes_no_attempt",
+    ),
+    bug(
+        "a new attempt counts its dead predecessor as present",
+        _IN_LINE,
+        "tonumber(number) >= attempt and",
+        "",
+        f"{_TWO}a_later_attempt_takes_over",
+    ),
+    bug(
+        "a stalled attempt ends the presence of the one after it",
+        _IN_LINE,
+        "tonumber(number) >= attempt and",
+        "tonumber(number) <= attempt and",
+        f"{_TWO}who_came_later_overtakes_no_attempt",
+    ),
+    bug(
+        "a grant to one attempt takes the place of the other",
+        _ACQUIRE,
+        "    step_out(waiter, ticket, others(ticket, present, owner, attempt), ticket)\n",
+        "    drop_waiter(waiter, ticket)\n",
+        f"{_TWO}a_grant_to_the_stalled_one_costs_no_place",
+    ),
+    bug(
+        "of two places the later one is kept",
+        _PARK,
+        "place < ticket) then",
+        "true) then",
+        f"{_TWO}a_grant_to_the_stalled_one_costs_no_place",
+    ),
+    bug(
+        "presences of attempts do not move with the clock",
+        _IN_LINE,
+        "local ends = -present - early",
+        "local ends = 1.8e12 + 15000 - early",
+        f"{_TWO}presences_move_with_the_clock",
+    ),
+    bug(
+        "an attempt that holds the lock is not known by its waiter",
+        _ACQUIRE,
+        "string.sub(holder, 2, 17)",
+        "string.sub(holder, 3, 18)",
+        "test_fail_fast.py::test_its_own_attempts_are_known",
+    ),
     # wake-ups
     bug(
         "publishing without pcall: a missing right leaves a release half done",
-        _COMMON,
+        _IN_LINE,
         "redis.pcall('PUBLISH'",
         "redis.call('PUBLISH'",
         f"{_ON_REDIS}without_the_right_to_publish_nothing_leaks",
     ),
     bug(
         "only one waiter is woken, however many slots are free",
-        _COMMON,
+        _IN_LINE,
         "'LIMIT', 0, free)",
         "'LIMIT', 0, 1)",
         f"{_WAKEUPS}each_release_wakes_as_many_as_there_are_free_places",
@@ -224,8 +275,8 @@ IN_SCRIPTS: tuple[Bug, ...] = (
     bug(
         "one that asks to be parked stays present",
         _ACQUIRE,
-        "if presence_ms < 0 then",
-        "if false then",
+        "if presence_ms > 0 then\n    attempts",
+        "if true then\n    attempts",
         f"{_LINE}who_cannot_use_a_grant_passes_a_call_on",
     ),
 )

@@ -1,4 +1,5 @@
--- The head of every script: what stands in the lock's key, and the helpers to read and change it.
+-- The head of every script: what stands in the lock's key, and the helpers to read and change it. After it
+-- comes line.lua, with those for who stands in line.
 --
 -- KEYS[1]  the lock: one sorted set. Scores tell record types apart, so that each is reachable as a range:
 --   h<owner>   lease expiry of a holder, ms since 1970                    [1e12, 1e13)
@@ -7,10 +8,13 @@
 --   q<waiter>  ticket of a waiter that is present (hot)                   [1e11, 1e12)
 --   c<waiter>  ticket of a waiter that is parked (cold)                   ticket + 1e13
 --   w<owner>   ticket that a holder's grant used up                       ticket + 3e13
---   p<waiter>  until when it counts as present, ms, negative              (-1e13, -1e12]
+--   p<waiter>  until when it counts as present, ms, negative: as long     (-1e13, -1e12]
+--              as one of its attempts does
 --   k<waiter>  until when its place is kept, ms, negative                 -1e14 - ms
 --   i<id>|...  who that is, for people: of a holder                       token + 4e15
 --                                       of a waiter                       ticket + 2e13
+--              a present waiter's begins with i<id>:<owner>,<attempt>=<ms>:... for its present attempts:
+--              each is present until so much before p<waiter>, and with that all move when the clock does
 --   #<x>       bookkeeping: t last token, q last ticket, n last server time in ms, L longest lease,
 --              g end of grace, m mean hold, l limit last asked for        -4e15 - value
 --   @<replid>  under which primary the lock was last granted              -9e15
@@ -43,19 +47,6 @@ local function drop_holder(owner, token)
   redis.call('ZREM', key, 'h' .. owner, 't' .. owner, 's' .. owner, 'w' .. owner)
 end
 
-local function drop_waiter(waiter, ticket)
-  if ticket then drop_info(ticket + 2e13) end
-  redis.call('ZREM', key, 'q' .. waiter, 'c' .. waiter, 'p' .. waiter, 'k' .. waiter)
-end
-
-local function either(hot, cold) return hot or (cold and cold - 1e13) end
-local function ticket_of(waiter) return either(scores('q' .. waiter, 'c' .. waiter)) end
-
-local function make_cold(waiter, ticket)
-  redis.call('ZREM', key, 'q' .. waiter, 'p' .. waiter)
-  put(ticket + 1e13, 'c' .. waiter)
-end
-
 local function move(low, high, step)
   local found = range(low, high, 'WITHSCORES')
   for i = 1, #found, 2 do put(found[i + 1] + step, found[i]) end
@@ -77,20 +68,6 @@ local function follow_clock(last)
   return true
 end
 
--- Forget holders and places whose time is over; park waiters that stopped asking. "Last" is the time when
--- that was done last, "queue" the last ticket, without which nobody has ever stood in line.
--- Whoever calls it has to note the time now, or a step back would be followed twice. Returns whether anything
--- has changed.
-local function purge(last, queue)
-  local changed = follow_clock(last)
-  changed = each(1e12, now, function(owner) drop_holder(owner, scores('t' .. owner)) end) or changed
-  if queue then
-    changed = each(-now, -1e12, function(who) make_cold(who, ticket_of(who)) end) or changed
-    changed = each(-1e14 - now, -1.01e14, function(who) drop_waiter(who, ticket_of(who)) end) or changed
-  end
-  return changed
-end
-
 local function live() return count(1e12, 9.999e12) end
 local function who(at) return string.match(range(at, at)[1] or '', '|(.*)') or '' end
 local function describe(owner)
@@ -98,23 +75,8 @@ local function describe(owner)
   return {owner, token, slot, expiry, who(token + 4e15)}
 end
 
--- Tell the first waiters in line to ask again, as many as there are free slots. Being denied leaks nothing.
-local function call(waiter) redis.pcall('PUBLISH', key .. ':wake', waiter) end
-local function wake(free) return free > 0 and each(1e11, 9.999e11, call, 'LIMIT', 0, free) end
-
 -- The key lives as long as anything in it can matter, and a while longer for its last token.
 local function keep_alive(lease_ms, keep_ms)
   local ttl = math.max(10 * lease_ms, 600000, keep_ms)
   if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, str(ttl)) end
-end
-
--- After something was given back: wake who is next, or let the idle key go. It stays for as long as a clock
--- may step back, so that tokens go on rising.
-local function hand_on(limit, longest, queue)
-  local held = live()
-  if queue and #range(-1.09e14, -1e14, 'LIMIT', 0, 1) > 0 then
-    wake(limit - held)
-  elseif held == 0 then
-    redis.call('PEXPIRE', key, str(math.max(2 * (longest or 0), 60000)))
-  end
 end

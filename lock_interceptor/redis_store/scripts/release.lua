@@ -3,13 +3,14 @@
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  owner        ARGV[2]  waiter        ARGV[3]  limit
+-- ARGV[4]  which attempt of the waiter's this is, from 1
 -- Returns 1 it held the lock, 0 it did not (any more).
-local owner, waiter, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local owner, waiter, limit, attempt = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local last, queue, mean, longest, expiry, token, hot, cold
+local last, queue, mean, longest, expiry, token, hot, cold, present
 local function look()
-  last, queue, mean, longest, expiry, token, hot, cold =
-    scores('#n', '#q', '#m', '#L', 'h' .. owner, 't' .. owner, 'q' .. waiter, 'c' .. waiter)
+  last, queue, mean, longest, expiry, token, hot, cold, present =
+    scores('#n', '#q', '#m', '#L', 'h' .. owner, 't' .. owner, 'q' .. waiter, 'c' .. waiter, 'p' .. waiter)
 end
 look()
 if not last then return 0 end -- there is no such key
@@ -23,7 +24,8 @@ if expiry then
   drop_holder(owner, token)
 else
   put(noted(now), '#n')
-  drop_waiter(waiter, either(hot, cold)) -- of a holder it would be the place of its next attempt
+  local place = either(hot, cold) -- of a holder it would be the place of its next attempt
+  if place then step_out(waiter, place, others(place, present, owner, attempt), place) end
 end
 hand_on(limit, noted(longest), queue)
 return expiry and 1 or 0
