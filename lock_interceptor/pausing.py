@@ -30,8 +30,10 @@ async def sleep(wake: asyncio.Event, until: float, attempt: Attempt) -> None:
     attempt.check()
 
 
-async def until_place(terms: Terms, lock: LockId, until: float) -> None:
-    """Wait for a place for the body, without standing in line for the lock.
+async def until_place(terms: Terms, lock: LockId, until: float, *, or_full: bool = False) -> None:
+    """Wait for a place for the body without standing in line for the lock.
+
+    With `or_full` only while others ask, and not for bodies to end.
 
     Raises:
         LockNotAcquired: there was none until then, which says nothing of the lock.
@@ -47,11 +49,12 @@ async def until_place(terms: Terms, lock: LockId, until: float) -> None:
             raise LockNotAcquired(f"lock {lock}: {NO_PLACE}", AT_ONCE)
         await sleep(wake, until, terms.attempt)
 
-    seat = terms.room.enter(0.0, stays=True, body=body)
+    # to wait for those that ask takes milliseconds, and needs no seat
+    seat = None if or_full else terms.room.enter(0.0, stays=True, body=body)
     try:
         with body.waiting(setting(wake)):
             async with terms.attempt.watch(wake.set):
-                await body.until_taken(pause)
+                await body.until_taken(pause, or_full=or_full)
     finally:
         if seat is not None:
             terms.room.leave(seat)

@@ -95,8 +95,9 @@ class LockRequest:
         """
         delay, told = 0.05, False
         while True:
-            if self.want.fail_fast:
-                await until_place(self._terms, self._claim.lock, self._hot_until)
+            if self.want.fail_fast or not self._asked:
+                or_full = not self.want.fail_fast  # to be parked needs no place
+                await until_place(self._terms, self._claim.lock, self._hot_until, or_full=or_full)
             try:
                 return await self._ask_once()
             except LockStoreUnavailable as error:

@@ -300,7 +300,7 @@ IN_WORKER: tuple[Bug, ...] = (
     bug(
         "a full worker is taken for a busy lock",
         _REQUEST,
-        "await until_place(self._terms, self._claim.lock, self._hot_until)",
+        "await until_place(self._terms, self._claim.lock, self._hot_until, or_full=or_full)",
         "pass",
         "test_waiting_places.py::test_without_waiting_for_the_lock_it_waits_for_a_place",
     ),
