@@ -74,6 +74,7 @@ class Renewals:
         with self._mutex:
             dead = self._thread is None or not self._thread.is_alive()
             if dead:
+                self._thread, self._pick_up_at = None, math.inf
                 for hold in self._tasks:
                     self._fresh[hold] = contextvars.copy_context()
                 self._tasks.clear()
@@ -132,7 +133,7 @@ class Renewals:
                 self._finish = finish
             else:
                 self._thread, self._pick_up_at = None, math.inf
-        if thread is None:
+        if thread is None or not thread.is_alive():
             return
         done = thread.submit(finish() if held else self._end(thread, finish))
         with contextlib.suppress(TimeoutError):
