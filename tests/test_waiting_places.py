@@ -24,7 +24,7 @@ from lock_interceptor.terms import Want
 from lock_interceptor.waiting import Allowance
 
 LOCK = LockId("app", "lock")
-LEASE = timedelta(seconds=30)
+LEASE = timedelta(minutes=10)
 
 
 class Scene:
