@@ -14,7 +14,7 @@ from redis_tools import new_claim
 from stage import until
 
 from lock_interceptor import LockNotAcquired
-from lock_interceptor.guard import Guard, Loss
+from lock_interceptor.guard import Guard
 from lock_interceptor.keeper import LeaseKeeper
 from lock_interceptor.lease import Lease
 from lock_interceptor.places import BodyPlace, Places
@@ -22,6 +22,7 @@ from lock_interceptor.room import WaitingRoom
 from lock_interceptor.store import Granted, LockId
 from lock_interceptor.terms import Want
 from lock_interceptor.waiting import Allowance
+from lock_interceptor.watchdog import Watchdog
 
 LOCK = LockId("app", "lock")
 LEASE = timedelta(minutes=10)
@@ -51,8 +52,8 @@ class Scene:
         """One attempt, as a worker runs it."""
         place = BodyPlace(self.places)
 
-        async def body(leases: tuple[Lease, ...], loss: Loss) -> None:
-            del leases, loss
+        async def body(leases: tuple[Lease, ...], watchdog: Watchdog) -> None:
+            del leases, watchdog
             assert self.places.taken == 1
             self.ran.append(number)
 
