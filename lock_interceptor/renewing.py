@@ -29,6 +29,9 @@ from lock_interceptor.store import LockStore
 Result = TypeVar("Result")
 Finish = Callable[[], Coroutine[Any, Any, None]]
 
+# not the functions of `random`: their state is the user's, and here is another thread
+_random = random.Random()  # noqa: S311 - spreads load, hides nothing
+
 MAX_RETRY_DELAY = 1.0
 CLOSE_PATIENCE = 5.0
 
@@ -245,5 +248,5 @@ def in_bunches(delay: float, interval: float) -> float:
 
     Waking up for each one would cost twice as much as renewing it.
     """
-    due, step = clock() + delay * random.uniform(0.9, 1.1), interval / 100  # noqa: S311 - spreads load
+    due, step = clock() + delay * _random.uniform(0.9, 1.1), interval / 100
     return due + -due % step - clock()
