@@ -36,8 +36,8 @@ soak: install  ## random faults on real servers for MINUTES=2, then the history 
 	$(BIN)/python tests/soak.py --minutes $(MINUTES) $(ARGS)
 
 matrix: install  ## every fault on Valkey, then on redis-server, each history checked
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py $(ARGS)
-	MATRIX_ON=redis $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py tests/test_lease_without_keeper.py $(ARGS)
+	MATRIX_ON=redis $(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/test_faults_*.py tests/test_lease_without_keeper.py $(ARGS)
 
 bugs: install  ## put deliberate faults into a copy, and see each of them caught
 	$(BIN)/python tests/seeded_bugs.py $(ARGS)

@@ -29,6 +29,9 @@ from lock_interceptor.store import LockStore
 Result = TypeVar("Result")
 Finish = Callable[[], Coroutine[Any, Any, None]]
 
+# not the functions of `random`: their state is the user's, and here is another thread
+_random = random.Random()  # noqa: S311 - spreads load, hides nothing
+
 MAX_RETRY_DELAY = 1.0
 CLOSE_PATIENCE = 5.0
 
@@ -74,6 +77,7 @@ class Renewals:
         with self._mutex:
             dead = self._thread is None or not self._thread.is_alive()
             if dead:
+                self._thread, self._pick_up_at = None, math.inf
                 for hold in self._tasks:
                     self._fresh[hold] = contextvars.copy_context()
                 self._tasks.clear()
@@ -132,7 +136,7 @@ class Renewals:
                 self._finish = finish
             else:
                 self._thread, self._pick_up_at = None, math.inf
-        if thread is None:
+        if thread is None or not thread.is_alive():
             return
         done = thread.submit(finish() if held else self._end(thread, finish))
         with contextlib.suppress(TimeoutError):
@@ -244,5 +248,5 @@ def in_bunches(delay: float, interval: float) -> float:
 
     Waking up for each one would cost twice as much as renewing it.
     """
-    due, step = clock() + delay * random.uniform(0.9, 1.1), interval / 100  # noqa: S311 - spreads load
+    due, step = clock() + delay * _random.uniform(0.9, 1.1), interval / 100
     return due + -due % step - clock()

@@ -239,7 +239,7 @@ class LockStore(Protocol):
         """While entered, the event is set when asking again may pay.
 
         That is when a slot is free and the waiter among those next, or when a wake-up may have been missed.
-        Best effort: it carries speed, never liveness.
+        Best effort: it only lowers latency. Polling guarantees progress.
         """
         ...
 

@@ -27,7 +27,7 @@ async def two_workers(stage: Stage, kind: Kind, means: str) -> AsyncIterator[con
     elsewhere = replace(stage, task_queue=f"other-{stage.task_queue}")
     shared, plugin = LockInterceptor(stage.settings), LockPlugin(stage.settings)
     given = {"plugins": [plugin]} if means == "plugin" else {"interceptors": [shared]}
-    client = await Client.connect(stage.temporal.address, **given)  # type: ignore[arg-type]
+    client = await Client.connect(stage.temporal.address, **given)
     async with contextlib.AsyncExitStack() as other:
         if means == "interceptor":
             other.push_async_callback(shared.close)  # as users do when they think that they are done

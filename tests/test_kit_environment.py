@@ -252,3 +252,22 @@ def test_quick_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(settings, LockSettings)
     assert (settings.disabled, settings.lease) == (False, timedelta(seconds=1))
     assert settings.application_name == "mine"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_body_that_exits(
+    environment: LockedActivityEnvironment, store: FaultyLockStore, *, threaded: bool, error: BaseException
+) -> None:
+    """Its error comes to who runs it, as it comes to a worker, and ends no event loop; the lock is free."""
+
+    async def leave() -> None:
+        raise error
+
+    def leave_thread() -> None:
+        raise error
+
+    body = needs_lock(leave_thread if threaded else leave, lock_name="db")
+    with pytest.raises(type(error)):
+        await environment.run(body)
+    assert not (await store.inspect(LockId("test", "db"))).holders

@@ -106,10 +106,12 @@ async def test_a_late_grant_is_renewed_in_time(store: FlakyStore, keeper: LeaseK
     claim, length = new_claim(), 3.0
     token = (await store.acquire(claim, lease=timedelta(seconds=length))).token  # type: ignore[union-attr]
     lease = Lease("lock", token, 0, expires=clock() + 0.3 * length, deadline=math.inf)
-    keeper.keep(Hold(claim, lease, length, lambda: None))
+    hold = Hold(claim, lease, length, lambda: None)
+    keeper.keep(hold)
     await until(lambda: store.calls["renew"] or lease.lost, "a renewal")
     await until(lambda: lease.remaining > 0.3 * length, "its effect")
     assert not lease.lost
+    assert await keeper.give_back(hold, 10)
 
 
 async def test_a_store_that_is_back_just_before_the_end(store: FlakyStore, keeper: LeaseKeeper) -> None:

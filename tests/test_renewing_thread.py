@@ -140,6 +140,21 @@ async def test_what_a_callback_raises(store: Store, keeper: LeaseKeeper) -> None
     await give_back(keeper, held)
 
 
+async def test_a_thread_that_is_gone(store: Store, keeper: LeaseKeeper) -> None:
+    """A thread that ended, whatever ended it, is started anew, and closing does not stumble over it."""
+    held = await hold(store, keeper)
+    await renewed_for_two_leases(store, held)
+    (thread,) = threads()
+    for _ in range(2):
+        keeper._renewals.call_soon(keeper._renewals._thread.end)  # type: ignore[union-attr]  # noqa: SLF001
+        await until(lambda ended=thread: not ended.is_alive(), "an end of it")
+        await keeper.close()
+        with keeper.watchdog().watching([held]):
+            await renewed_for_two_leases(store, held)
+        (thread,) = threads()
+    await give_back(keeper, held)
+
+
 async def test_close_leaves_it_to_those_who_hold(store: Store, keeper: LeaseKeeper) -> None:
     """What is held when it is closed is renewed until it is given back; then the thread ends."""
     held = await hold(store, keeper)

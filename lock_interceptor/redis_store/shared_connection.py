@@ -38,8 +38,8 @@ class SharedConnection:
     async def request(self, words: Words, mark: int | None = None) -> Any:
         """Send a command, and return its answer.
 
-        Who is cancelled leaves the connection as it is: what was sent may be executed, but before anything
-        that is sent after it.
+        A cancelled request leaves the connection as it is. What was sent may still be executed, but before
+        anything that is sent after it.
 
         Args:
             words: the command.

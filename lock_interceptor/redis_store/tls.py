@@ -13,7 +13,7 @@ from lock_interceptor.settings import LockSettings
 PATIENCE = 1.0
 """Seconds for an answer to a first word. A look is rare, and may last longer than a request."""
 MAX_SILENCE = 0.5
-"""Seconds after which a server that has said nothing has nothing against us."""
+"""Seconds: a server that has sent no error for so long accepts the connection."""
 
 
 async def check_tls_agrees(settings: LockSettings) -> None:

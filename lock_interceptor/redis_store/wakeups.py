@@ -35,7 +35,7 @@ class _Listener:
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     turn: float = math.inf
-    """With which of the calls its turn seems to come; endless while nobody has told it its place."""
+    """Estimated number of the wake-up for this waiter; infinite if its place is unknown."""
 
 
 _TURN = attrgetter("turn")

@@ -142,7 +142,23 @@ class LockedActivityEnvironment:
         chain = self.interceptor.intercept_activity(_Body(environment))
         chain.init(_Outside(environment, self.on_heartbeat))
         call = ExecuteActivityInput(fn, args, None if _is_async(fn) else self._threads, headers={})
-        return await environment.run(chain.execute_activity, call)
+        outcome, leaving = await environment.run(_outcome, chain, call)
+        if leaving is not None:
+            raise leaving
+        return outcome
+
+
+async def _outcome(
+    chain: ActivityInboundInterceptor, call: ExecuteActivityInput
+) -> tuple[Any, BaseException | None]:
+    """What an attempt returns or, if it wants to end the process, its error.
+
+    Raised in the task in which this runs, that would end the event loop. A worker lives on with it.
+    """
+    try:
+        return await chain.execute_activity(call), None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return None, error
 
 
 class _Body(ActivityInboundInterceptor):

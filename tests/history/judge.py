@@ -19,7 +19,7 @@ def judge(locks: dict[str, Lock], step: Step, findings: Findings) -> None:
             findings.violate(name, text, step.row.lock, step.row.at)
     _count(lock, step, findings)
     if step.granted:
-        lock.limit = step.limit
+        step.state.limit = step.limit
     if step.row.op == "acquire":
         lock.asker[step.waiter] = step.owner
         lock.put_back_late.discard(step.waiter)
@@ -42,10 +42,10 @@ def _the_clock(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
 def _the_limit(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
     live, grant = len(step.state.live), step.granted
     if grant and live > step.limit:
-        rule = "S10" if lock.limit not in (0, step.limit) else "S1"
+        rule = "S10" if step.state.limit not in (0, step.limit) else "S1"
         yield rule, f"granted as number {live} of {step.limit}"
-    elif lock.limit and live > lock.limit and not grant:
-        yield "S1", f"{live} hold what at most {lock.limit} may"
+    elif step.state.limit and live > step.state.limit and not grant:
+        yield "S1", f"{live} hold what at most {step.state.limit} may"
 
 
 def _the_token(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
@@ -187,7 +187,7 @@ def _the_wake_up(lock: Lock, step: Step) -> Iterator[tuple[str, str]]:
     row, state = step.row, step.state
     if row.error or state.grace():
         return
-    raised = step.granted is not None and 0 < lock.limit < step.limit
+    raised = step.granted is not None and 0 < step.state.limit < step.limit
     gave = row.op in ("release", "park") and row.before
     if raised or gave:
         missed = set(state.next_in_line(step.limit - len(state.live))) - step.woken
@@ -241,4 +241,4 @@ def _count(lock: Lock, step: Step, findings: Findings) -> None:
     if step.granted:
         findings.most("most at once", len(step.state.live))
         findings.most("limit", step.limit)
-        counts["limits changed"] += lock.limit not in (0, step.limit)
+        counts["limits changed"] += step.state.limit not in (0, step.limit)

@@ -64,8 +64,6 @@ class Lock:
     by_owner: dict[str, list[Grant]] = field(default_factory=lambda: defaultdict(list))
     regrants: list[Grant] = field(default_factory=list)
     """Second grants of one owner."""
-    limit: int = 0
-    """Of the last grant."""
     asker: dict[str, str] = field(default_factory=dict)
     """Who asked last on behalf of a waiter."""
     put_back_late: set[str] = field(default_factory=set)

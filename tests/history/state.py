@@ -62,6 +62,8 @@ class State:
     present: dict[str, float] = field(default_factory=dict)
     """Waiters that count for a grant, with their tickets."""
     ttl: bool = False
+    limit: int = 0
+    """With which limit this server granted the lock last: one that was replaced does not hear of others."""
     taken_over: bool = False
     """Another server served before this one, and it has not granted anything since."""
     settled: float | None = None
