@@ -41,10 +41,8 @@ IN_PROCESS: tuple[Bug, ...] = (
     bug(
         "a thread counts as started before it was",
         _RENEWING,
-        "                    self._running().loop.call_soon_threadsafe(self._pick_up, at)\n"
-        "                    self._pick_up_at = at\n",
-        "                    self._pick_up_at = at\n"
-        "                    self._running().loop.call_soon_threadsafe(self._pick_up, at)\n",
+        "            self._thread, self._pick_up_at = None, math.inf\n            self._thread = LoopThread",
+        "            self._pick_up_at = -math.inf\n            self._thread = LoopThread",
         "test_renewing_thread.py::test_the_next_hold_starts_it",
     ),
     bug(
