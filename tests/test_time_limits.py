@@ -136,8 +136,8 @@ async def test_a_queue_for_connections_is_no_failure() -> None:
     with RedisServer() as server, TcpProxy(server.port) as proxy:
         async with open_store(proxy.url(), lease=10, durability="failover") as store:
             await take(store, new_claim())
-            proxy.delay(0.2)
-            await asyncio.gather(*(take(store, new_claim()) for _ in range(140)))
+            proxy.delay(0.1)
+            await asyncio.gather(*(take(store, new_claim()) for _ in range(300)))
 
 
 @pytest.mark.parametrize("durability", ["primary", "failover"])
